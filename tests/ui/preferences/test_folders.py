@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders outside the project: the card that opens one to commands, and where to remove it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import GLib, Gtk
 from support.person import Person
 from support.screen import Screen, texts
-from support.window import button, buttons, card_that, finish, in_project, press, says, wait_until
+from support.window import (
+    button,
+    buttons,
+    card_that,
+    finish,
+    in_project,
+    press,
+    says,
+    toplevels,
+    wait_until,
+)
 
 from ollmsandbox.project.recorder import linked_roots
 from ollmsandbox.ui.permission.card import ChatPermission
@@ -20,8 +28,6 @@ from ollmsandbox.ui.preferences import folders
 from ollmsandbox.ui.preferences.folders import FoldersWindow
 from ollmsandbox.ui.preferences.window import Preferences
 from ollmsandbox.ui.window.window import Window
-
-W = TypeVar("W", bound=Adw.PreferencesWindow)
 
 
 def test_a_folder_is_opened_on_its_card_and_removed_in_the_projects_menu(
@@ -75,7 +81,8 @@ def test_a_folder_is_opened_in_the_projects_menu_and_removed_in_the_preferences(
         opened.close()
         other.rename(person.home / "moved")
         window.activate_action("win.preferences", None)
-        preferences = _top(Preferences)
+        wait_until(lambda: toplevels(Preferences))
+        [preferences] = toplevels(Preferences)
         preferences.set_visible_page(preferences.safety)
         wait_until(lambda: says(preferences.safety, str(other)))
         assert says(preferences.safety, "project · Folder not found")
@@ -102,12 +109,5 @@ def _question(window: Window) -> ChatPermission:
 def _show_folders(window: Window, person: Person) -> FoldersWindow:
     target = GLib.Variant.new_bytestring(os.fsencode(person.project))
     window.sidebar.activate_action("sidebar.show-folders", target)
-    return _top(FoldersWindow)
-
-
-def _top(kind: type[W]) -> W:
-    def found() -> list[W]:
-        return [w for w in Gtk.Window.list_toplevels() if isinstance(w, kind) and w.get_mapped()]
-
-    wait_until(found)
-    return found()[0]
+    wait_until(lambda: toplevels(FoldersWindow))
+    return toplevels(FoldersWindow)[0]

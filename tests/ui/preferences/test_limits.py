@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Limits that the user sets for commands: shown, kept within bounds, enforced."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
-from support.screen import Screen, all_of, texts
-from support.window import controller_of, finish, program, wait_until, window_of
+from support.screen import Screen, all_of, popover_of, texts
+from support.window import controller_of, finish, in_project, session_of, wait_until
 
 from ollmsandbox.sandbox.profile.profile import Limits, Profile
 from ollmsandbox.sandbox.spec import RunSpec
@@ -27,10 +26,7 @@ OF_PROFILE = Limits(time=600, processes=4096, disk=20 << 30, memory=8 << 30, tmp
 
 
 @pytest.fixture
-def settings(person: Person, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Store them in a file: there is no bus."""
-    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
+def settings(person: Person, without_bus: None) -> Settings:
     return Settings(person.paths)
 
 
@@ -119,24 +115,14 @@ def test_the_user_s_limits_replace_those_of_the_profile() -> None:
 
 @pytest.fixture
 def window(screen: Screen, person: Person) -> Iterator[Window]:
-    with program(person) as application:
-        before = {setting.key: 0 for setting in LIMITS}
-        try:
-            window = window_of(application)
-            controller_of(window).open_project(str(person.project))
-            wait_until(lambda: window.chat.session is not None)
-            yield window
-        finally:
-            for key, value in before.items():
-                application.settings.set(key, value)
+    with in_project(person) as (window, _session):
+        yield window
 
 
 def test_a_limit_is_shown_in_the_badge_and_holds_for_the_next_command(window: Window) -> None:
-    settings, session = window._settings, window.chat.session
-    assert session is not None
+    settings, session = window._settings, session_of(window)
     settings.set("temporary-limit", 3)
-    popover = window.badge.get_popover()
-    assert popover is not None
+    popover = popover_of(window.badge)
     wait_until(lambda: "3.0 MiB in each folder for temporary files" in said(popover))
     finish(session.conversation.run("head -c 9000000 /dev/zero > /tmp/much; wc -c < /tmp/much"))
     assert "3145728" in _last(window)
@@ -163,17 +149,13 @@ def test_the_badge_looks_once_after_many_steps(
     monkeypatch.setattr(controller, "find_state", look)
     for value in range(1, 51):
         window._settings.set("temporary-limit", value)
-    popover = window.badge.get_popover()
-    assert popover is not None
+    popover = popover_of(window.badge)
     wait_until(lambda: "50.0 MiB in each folder for temporary files" in said(popover))
     assert [limits.tmp for limits in looked] == [50 * MIB]
 
 
 def _last(window: Window) -> str:
-    session = window.chat.session
-    assert session is not None
-    entry = [one for one in session if isinstance(one, CallEntry)][-1]
-    return entry.text
+    return [one for one in session_of(window) if isinstance(one, CallEntry)][-1].text
 
 
 def test_without_a_sandbox_only_what_is_written_to_the_project_has_a_limit() -> None:

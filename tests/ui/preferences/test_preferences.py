@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences show each setting's value and change it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, one_of, texts
 from support.servers.http import Replay, Reply
-from support.window import finish, press, running_loop, says, wait_until
+from support.window import dialog, finish, press, running_loop, says, wait_until
 
 from ollmsandbox.chat.providers.base import Effort, Price
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
@@ -54,13 +53,6 @@ def room(screen: Screen, person: Person) -> Iterator[Room]:
         window.destroy()
         wait_until(lambda: len(asyncio.all_tasks()) == 1)
         factory.close()
-
-
-@pytest.fixture
-def without_bus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away what GSettings needs to store anything."""
-    for name in ("GSETTINGS_BACKEND", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.usefixtures("without_bus")
@@ -151,28 +143,16 @@ def test_a_value_that_the_schema_would_refuse_is_not_taken_from_a_file(person: P
 
 def test_a_switch_changes_its_setting(room: Room) -> None:
     general = room.preferences().general
-    before = room.settings.boolean("send-with-enter")
     row = next(r for r in all_of(general, Adw.ActionRow) if "Send With Enter" in texts(r))
     (switch,) = all_of(row, Gtk.Switch)
+    before = room.settings.boolean("send-with-enter")
     switch.set_active(not before)
     assert room.settings.boolean("send-with-enter") is not before
-    switch.set_active(before)
-
-
-def test_masks_of_a_profile_are_listed(room: Room) -> None:
-    preferences = room.preferences()
-    preferences.set_visible_page(preferences.safety)
-    masks = all_of(preferences.safety, Adw.ExpanderRow)[0]
-    masks.set_expanded(True)
-    wait_until(lambda: says(masks, ".ssh"))
-    # Rows for hundreds of paths would stop the window for a second.
-    assert len(all_of(masks, Gtk.ListBoxRow)) < 5
 
 
 def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     listening: list[object] = []
     monkeypatch.setattr(Settings, "connect", lambda *given: listening.append(given))
-    room.settings.set("profile", "standard")
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     assert says(preferences.safety, "Default: 600")
@@ -185,7 +165,6 @@ def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.Mon
     row.set_selected(1)
     assert room.settings.text("profile") == "strict"
     assert says(preferences.safety, "Default: 300")
-    room.settings.set("profile", "standard")
     # The settings outlive the page, and would call it for ever.
     assert listening == []
 
@@ -201,64 +180,50 @@ def test_a_remembered_answer_is_forgotten(room: Room) -> None:
     assert not room.factory.rules.rules()
 
 
-def test_how_long_versions_are_kept_is_set(room: Room) -> None:
+def test_the_playground_and_caches_are_measured_limited_and_cleared(room: Room) -> None:
+    room.person.run("head -c 100000 /dev/zero | tee ~/.m2/file ~/playground/file")
     preferences = room.preferences()
-    preferences.set_visible_page(preferences.storage)
-    wait_until(lambda: says(preferences.storage, "Keep Earlier Versions (Days)"))
-    days = spin(preferences.storage, "Keep Earlier Versions (Days)")
-    assert days.get_value_as_int() == 30
-    days.set_value(3)
-    wait_until(lambda: KEEP_DAYS.read(room.factory.manager) == 3)
-
-
-def test_caches_are_measured_limited_and_cleared(room: Room) -> None:
-    room.person.run("head -c 100000 /dev/zero >~/.m2/file")
-    preferences = room.preferences()
-    preferences.set_visible_page(preferences.storage)
-    wait_until(lambda: says(preferences.storage, "in 1 file"))
-    wait_until(lambda: says(preferences.storage, "Keep Unused Caches (Days)"))
-    days = spin(preferences.storage, "Keep Unused Caches (Days)")
+    storage = preferences.storage
+    preferences.set_visible_page(storage)
+    wait_until(lambda: len([text for text in texts(storage) if "in 1 file" in text]) == 2)
+    wait_until(lambda: says(storage, "Keep Unused Caches (Days)"))
+    days = spin(storage, "Keep Unused Caches (Days)")
     assert days.get_value_as_int() == 90
     days.set_value(7)
     wait_until(lambda: KEEP_CACHES_DAYS.read(room.factory.manager) == 7)
-    buttons = [b for b in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(b)]
-    assert [button.get_sensitive() for button in buttons] == [False, True]
-    buttons[1].emit("clicked")
-    wait_until(_dialogs)
-    _dialogs()[0].response("confirm")
-    wait_until(lambda: not buttons[1].get_sensitive())
-    assert room.person.run("ls ~/.m2/").stdout.text == ""
-
-
-def test_the_playground_is_measured(room: Room) -> None:
-    room.person.playground.mkdir(parents=True)
-    (room.person.playground / "file").write_bytes(b"x" * 100_000)
-    preferences = room.preferences()
-    preferences.set_visible_page(preferences.storage)
-    wait_until(lambda: says(preferences.storage, "in 1 file"))
-    # The other one clears the caches.
-    clear, _ = (b for b in all_of(preferences.storage, Gtk.Button) if "Clear…" in texts(b))
-    clear.emit("clicked")
-    wait_until(_dialogs)
-    assert "Clear" in texts(_dialogs()[0])
-    _dialogs()[0].response("confirm")
-    # What has nothing in it cannot be cleared; the keyboard goes on from there.
-    wait_until(lambda: not clear.get_sensitive())
+    playground, caches = (b for b in all_of(storage, Gtk.Button) if "Clear…" in texts(b))
+    for clear in (playground, caches):
+        assert clear.get_sensitive()
+        clear.emit("clicked")
+        asked = dialog()
+        assert "Clear" in texts(asked)
+        asked.response("confirm")
+        # What has nothing in it cannot be cleared; the keyboard goes on from there.
+        wait_until(lambda clear=clear: not clear.get_sensitive())  # type: ignore[misc]
     assert list(room.person.playground.iterdir()) == []
+    assert room.person.run("ls ~/.m2/").stdout.text == ""
 
 
 def test_a_connection_is_tried_and_saved(room: Room) -> None:
     models = Reply([b'{"object": "list", "data": [{"id": "tiny", "object": "model"}]}'])
     with Replay({"/v1/models": models}) as server:
-        dialog = ConnectionDialog(
-            room.window, room.factory.connections, Connection("", ServerKind.OPENAI, "")
-        )
+        new = Connection("", ServerKind.OPENAI, "")
+        dialog = ConnectionDialog(room.window, room.factory.connections, new)
         dialog.present()
         dialog.name.set_text("mine")
-        dialog.address.set_text(server.address)
-        dialog.key.set_text("sk-secret")
+        dialog.address.set_text("http://127.0.0.1:9")
         press(dialog, "Check")
-        wait_until(lambda: says(dialog, "Connected: 1 model"))
+        wait_until(lambda: dialog.result.has_css_class("error"))
+        dialog.address.set_text(server.address)
+        for changed in (dialog.address, dialog.key):
+            press(dialog, "Check")
+            wait_until(lambda: says(dialog, "Connected: 1 model"))
+            assert dialog.result.has_css_class("success")
+            # It counts for this address and this key only.
+            changed.set_text("sk-secret")
+            assert says(dialog, "Lists the models of the server")
+            assert not dialog.result.has_css_class("success")
+            dialog.address.set_text(server.address)
         saved: list[Connection] = []
         dialog.connect("saved", lambda _dialog, connection: saved.append(connection))
         press(dialog, "Save")
@@ -268,33 +233,6 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
             assert "sk-secret" not in file.read_text()
 
 
-def test_an_address_that_does_not_respond_is_reported(room: Room) -> None:
-    dialog = ConnectionDialog(
-        room.window, room.factory.connections, Connection("", ServerKind.OLLAMA, "")
-    )
-    dialog.present()
-    dialog.address.set_text("http://127.0.0.1:9")
-    press(dialog, "Check")
-    wait_until(lambda: dialog.result.has_css_class("error"))
-    dialog.close()
-
-
-def test_a_connection_test_counts_for_its_address_and_key_only(room: Room) -> None:
-    with Replay({"/v1/models": Reply([b'{"object": "list", "data": [{"id": "a"}]}'])}) as server:
-        connection = Connection("mine", ServerKind.OPENAI, server.address)
-        dialog = ConnectionDialog(room.window, room.factory.connections, connection)
-        dialog.present()
-        for change in (dialog.address, dialog.key):
-            press(dialog, "Check")
-            wait_until(lambda: says(dialog, "Connected: 1 model"))
-            assert dialog.result.has_css_class("success")
-            change.set_text("another")
-            assert says(dialog, "Lists the models of the server")
-            assert not dialog.result.has_css_class("success")
-            dialog.address.set_text(server.address)
-        dialog.close()
-
-
 def test_connections_are_listed_and_removed(room: Room) -> None:
     connection = Connection("Ollama", ServerKind.OLLAMA, "http://127.0.0.1:9")
     finish(room.factory.connections.put(connection))
@@ -302,13 +240,8 @@ def test_connections_are_listed_and_removed(room: Room) -> None:
     preferences.show_connections()
     wait_until(lambda: says(preferences.connections, "Ollama · http://127.0.0.1:9"))
     press(preferences.connections, "Remove Ollama")
-    wait_until(lambda: _dialogs())
-    _dialogs()[0].response("confirm")
+    dialog().response("confirm")
     wait_until(lambda: says(preferences.connections, "No connections yet"))
-
-
-def _dialogs() -> list[Adw.MessageDialog]:
-    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
 
 
 def spin(page: Adw.PreferencesPage, title: str) -> Gtk.SpinButton:
@@ -329,47 +262,44 @@ def test_typed_values_are_saved_when_the_window_is_closed(room: Room) -> None:
     preferences = room.preferences()
     preferences.set_visible_page(preferences.safety)
     wait_until(preferences.get_mapped)
-    try:
-        type_into(preferences, spin(preferences.safety, "Memory (MiB)"), "512")
-        assert room.settings.number("memory-limit") == 0
-        preferences.close()
-        wait_until(lambda: not preferences.get_mapped())
-        assert room.settings.number("memory-limit") == 512
-    finally:
-        room.settings.set("memory-limit", 0)
+    type_into(preferences, spin(preferences.safety, "Memory (MiB)"), "512")
+    assert room.settings.number("memory-limit") == 0
+    preferences.close()
+    wait_until(lambda: not preferences.get_mapped())
+    assert room.settings.number("memory-limit") == 512
     preferences = room.preferences()
-    preferences.set_visible_page(preferences.storage)
-    wait_until(
-        lambda: (
-            says(preferences.storage, "Keep Earlier Versions (Days)") and preferences.get_mapped()
-        )
-    )
-    type_into(preferences, spin(preferences.storage, "Keep Earlier Versions (Days)"), "41")
+    storage = preferences.storage
+    preferences.set_visible_page(storage)
+    wait_until(lambda: says(storage, "Keep Earlier Versions (Days)") and preferences.get_mapped())
+    days = spin(storage, "Keep Earlier Versions (Days)")
+    assert days.get_value_as_int() == 30
+    type_into(preferences, days, "41")
     preferences.close()
     wait_until(lambda: KEEP_DAYS.read(room.factory.manager) == 41)
 
 
-def test_limits_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
+def test_limits_and_masks_of_an_unreadable_profile_are_not_shown(room: Room) -> None:
     folder = room.person.paths.profiles
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.yaml").write_text("limits: [broken\n")
-    room.settings.set("profile", "standard")
-    try:
-        safety = room.preferences().safety
-        assert says(safety, "Default: ") and not says(safety, "cannot be read")
-        row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
-        names = row.get_model()
-        assert isinstance(names, Gtk.StringList)
-        row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
-        assert texts(safety).count("The profile cannot be read") == len(LIMITS)
-        assert not says(safety, "Default: ")
-        masks = all_of(safety, Adw.ExpanderRow)[0]
-        masks.set_expanded(True)
-        assert not says(masks, ".ssh")
-        # Not even an empty row.
-        assert not one_of(masks, Gtk.TextView).is_visible()
-    finally:
-        room.settings.set("profile", "standard")
+    preferences = room.preferences()
+    safety = preferences.safety
+    preferences.set_visible_page(safety)
+    assert says(safety, "Default: ") and not says(safety, "cannot be read")
+    masks = all_of(safety, Adw.ExpanderRow)[0]
+    masks.set_expanded(True)
+    wait_until(lambda: says(masks, ".ssh"))
+    # Rows for hundreds of paths would stop the window for a second.
+    assert len(all_of(masks, Gtk.ListBoxRow)) < 5
+    row = next(row for row in all_of(safety, Adw.ComboRow) if "Profile" in texts(row))
+    names = row.get_model()
+    assert isinstance(names, Gtk.StringList)
+    row.set_selected([names.get_string(n) for n in range(names.get_n_items())].index("mine"))
+    assert texts(safety).count("The profile cannot be read") == len(LIMITS)
+    assert not says(safety, "Default: ")
+    assert not says(masks, ".ssh")
+    # Not even an empty row.
+    assert not one_of(masks, Gtk.TextView).is_visible()
 
 
 def test_the_settings_of_a_connection_are_shown_and_saved(room: Room) -> None:

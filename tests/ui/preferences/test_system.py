@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The preferences page for Alpine: installing, choosing and removing it."""
 
 from __future__ import annotations
 
@@ -19,6 +18,8 @@ from support.timing import PATIENCE
 from support.window import (
     card_that,
     cards,
+    dialog,
+    dialogs,
     finish,
     in_project,
     press,
@@ -75,8 +76,7 @@ def test_alpine_is_installed_and_removed(screen: Screen, person: Person, served:
         assert [VERSION in text for text in told] == [True]
 
         press(page, "Remove Alpine")
-        wait_until(lambda: _questions())
-        _questions()[0].response("confirm")
+        dialog().response("confirm")
         wait_until(lambda: says(page, "Not installed"))
 
 
@@ -120,16 +120,16 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
         press(page, "Install")
         wait_until(lambda: says(page, "Downloading"))
         window.close()
-        wait_until(lambda: _questions())
+        asked = dialog()
         assert window.get_mapped()
-        _questions()[0].response("cancel")
-        wait_until(lambda: not _questions())
+        asked.response("cancel")
+        wait_until(lambda: not dialogs())
         answers.set()
         wait_until(lambda: says(page, f"Alpine {VERSION}"))
         # Nothing is under way any more, so it closes without a question.
         window.close()
         wait_until(lambda: not window.get_mapped())
-    assert _questions() == []
+    assert dialogs() == []
 
 
 def test_an_error_stays_on_the_page_until_the_next_action(
@@ -167,10 +167,6 @@ def test_a_page_that_cannot_read_the_state_says_why(
             page, "rootfs.yaml" if wrong == "settings" else "ROOTFS_DIR is not a root file system"
         )
         assert says(page, "Unknown")
-
-
-def _questions() -> list[Adw.MessageDialog]:
-    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
 
 
 def test_the_first_command_of_a_project_shows_the_installation_and_can_be_stopped(
