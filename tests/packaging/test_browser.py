@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support.timing import PATIENCE, wait_for
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 IN_BROWSER = Path(__file__).resolve().parents[2] / "build-aux/browser.py"
 # Of the protocol: any text of this kind will do.

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installed files besides the code: manual, completions, desktop entry, metainfo, Flatpak."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from support.timing import PATIENCE
 
 import ollmsandbox
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 TREE = Path(__file__).resolve().parents[2]
 APP_ID = "io.github.ollmsandbox.OllmSandbox"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 SETUP = Path(__file__).resolve().parents[2] / "setup.py"
 # Not every Python has setuptools, which pip fetches for itself. This much of it is enough.

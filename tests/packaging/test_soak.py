@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A minute of many commands at once, with kills, undo and edits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window uses the user's language; models, records and the command line get English."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from support.timing import PATIENCE
 
 from ollmsandbox.text.visible import visible_line, visible_words
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 TREE = Path(__file__).resolve().parents[2]
 LANGUAGES = ("de", "es", "fr", "zh_CN")
@@ -80,15 +79,12 @@ def assert_english(*texts: str) -> None:
     assert [text for text in texts if not ENGLISH.search(text)] == []
 
 
-def test_cards_are_in_the_user_s_language(german: dict[str, Any]) -> None:
+def test_the_window_is_in_the_user_s_language(german: dict[str, Any]) -> None:
     cards = german["cards"]
     assert len(cards) == 6
     for card in cards:
         assert_german(card["question"], *card["facts"], *card["facts"].values(), *card["sees"])
     assert_german(cards[1]["lasting"])
-
-
-def test_the_badge_is_in_the_user_s_language(german: dict[str, Any]) -> None:
     badge = german["badge"]
     for title, sentences in [*badge.items(), *german["badge in a Flatpak"].items()]:
         assert_german(title, *sentences)
@@ -97,35 +93,21 @@ def test_the_badge_is_in_the_user_s_language(german: dict[str, Any]) -> None:
     assert any("/project" in text for text in writable)
     assert any("/.ssh" in text for text in hidden)
     assert len(network) == 2
-
-
-def test_missing_parts_are_reported_in_the_user_s_language(german: dict[str, Any]) -> None:
     [miss] = german["missing"]
-    assert_german(miss["title"], miss["cause"], miss["remedy"])
-
-
-def test_notes_of_changes_are_in_the_user_s_language(german: dict[str, Any]) -> None:
+    described, _notice = german["unrecorded"]
     changed, other = german["notes"]
-    assert_german(changed)
+    assert_german(miss["title"], miss["cause"], miss["remedy"], described, changed)
     assert other == "Kein Platz mehr."
 
 
 # --- what others get ----------------------------------------------------------------------------
 
 
-def test_a_model_gets_english(german: dict[str, Any]) -> None:
-    assert len(german["model"]) == 6
-    assert_english(*german["model"])
-    described, notice = german["unrecorded"]
-    assert_german(described)
-    assert_english(notice)
-
-
-def test_records_are_english(german: dict[str, Any]) -> None:
-    assert len(german["recorded"]) == 6
-    assert_english(*german["recorded"])
+def test_models_and_records_get_english(german: dict[str, Any]) -> None:
+    assert len(german["model"]) == len(german["recorded"]) == 6
+    _described, notice = german["unrecorded"]
     [miss] = german["kept"]
-    assert_english(miss["title"], miss["cause"])
+    assert_english(*german["model"], notice, *german["recorded"], miss["title"], miss["cause"])
     assert '"A sandbox starts"' in german["kept file"]
 
 

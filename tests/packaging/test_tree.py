@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Licences, versions and names agree throughout the source tree."""
 
+import ast
 import configparser
 import os
 import re
@@ -134,3 +134,17 @@ def test_code_in_the_current_folder_is_not_loaded(tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert ollmsandbox.__version__ in result.stdout
+
+
+def test_the_page_for_users_in_trouble_has_each_cause_and_remedy() -> None:
+    page = " ".join((TREE / "docs/troubleshooting.md").read_text(encoding="utf-8").split())
+    source = (TREE / "ollmsandbox/sandbox/probe/remedies.py").read_text()
+    sentences = [
+        str(ast.literal_eval(call.args[0]))
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_"
+    ]
+    assert len(sentences) > 10
+    for sentence in sentences:
+        parts = re.split(r"\{\w+\}", sentence)
+        assert all(part.strip(" ()") in page for part in parts), sentence
