@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.person import ROOT, Person
-from support.screen import Screen
+from support.screen import Screen, popover_of
 from support.window import (
     card_that,
     controller_of,
@@ -18,6 +18,7 @@ from support.window import (
     press,
     program,
     says,
+    session_of,
     wait_until,
     window_of,
 )
@@ -42,19 +43,19 @@ def german(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     load_translations("/nonexistent")
 
 
-def test_an_error_is_german_for_the_user_and_english_for_the_model(
+@pytest.mark.usefixtures("announced")
+def test_errors_and_the_tour_are_german_for_the_user_and_english_for_the_model(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with program(person) as application:
         window = window_of(application)
         # As if it had been recorded before such folders were refused.
-        monkeypatch.setattr(sessions, "find_project", lambda folder, _paths: folder)
-        controller_of(window).open_project(str(person.home))
-        popover = window.badge.get_popover()
-        assert popover is not None
-        wait_until(lambda: says(popover, "Ihren ganzen persönlichen Ordner"))
-        assert window.chat.session is not None
-        talk = window.chat.session.conversation
+        with monkeypatch.context() as patch:
+            patch.setattr(sessions, "find_project", lambda folder, _paths: folder)
+            controller_of(window).open_project(str(person.home))
+            popover = popover_of(window.badge)
+            wait_until(lambda: says(popover, "Ihren ganzen persönlichen Ordner"))
+        talk = session_of(window).conversation
         outcome = finish(talk.run("true"))
         assert outcome.text.startswith(f"ERROR: {person.home} contains your whole home folder")
         card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
@@ -66,21 +67,11 @@ def test_an_error_is_german_for_the_user_and_english_for_the_model(
         talk.use_model(application.factory.connections.server(NOBODY).model("tiny"))
         finish(talk.say("hello"))
         wait_until(lambda: says(window.chat, "Unter http://127.0.0.1:9 läuft kein Server."))
-
-
-def test_a_server_is_tried_in_german(person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
         dialog = ConnectionDialog(window, application.factory.connections, NOBODY)
         dialog.present()
         press(dialog, "Check")
         wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 läuft kein Server."))
         assert says(dialog, "starten Sie den Server")
         dialog.close()
-
-
-def test_the_tour_speaks_german(person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        press(window.welcome, "Take the Tour")
+        window.welcome.emit("take-tour")
         wait_until(lambda: says(window.chat, "Ich bin der Rundgang: ein Skript, keine KI."))

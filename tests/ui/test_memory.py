@@ -122,9 +122,7 @@ def test_the_changes_and_the_page_of_one_are_freed(factory: SessionFactory, pers
 
 
 @pytest.mark.parametrize("kind", [ConnectionDialog, Preferences])
-def test_a_closed_dialog_is_freed(
-    factory: SessionFactory, person: Person, kind: type[Gtk.Window]
-) -> None:
+def test_a_dialog_is_freed(factory: SessionFactory, person: Person, kind: type[Gtk.Window]) -> None:
     parent = Adw.Window()
     parent.present()
 

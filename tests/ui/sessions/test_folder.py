@@ -12,7 +12,7 @@ import pytest
 from support.person import Person
 from support.screen import Screen
 from support.scripted import ScriptedModel
-from support.timing import PATIENCE
+from support.timing import PATIENCE, wait_for
 from support.window import finish, in_project, wait_until, window_of
 
 from ollmsandbox import paths
@@ -20,8 +20,6 @@ from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions import folder
 from ollmsandbox.ui.sessions.folder import FolderChecker
 from ollmsandbox.ui.widgets.tasks import LatestOnly
-
-pytestmark = pytest.mark.anybody
 
 
 class Mount:
@@ -51,7 +49,8 @@ def test_a_folder_that_gives_no_answer_is_looked_at_once(mount: Mount, tmp_path:
     folders = FolderChecker(patience=0.01)
     assert all(folders.is_missing(mount.folder) for _time in range(50))
     assert mount.looks == 1
-    assert not folders.is_missing(str(tmp_path.resolve()))
+    # One that is there answers soon, on a busy machine perhaps not at once.
+    wait_for(lambda: not folders.is_missing(str(tmp_path.resolve())))
     assert folders.is_missing(str(tmp_path / "gone"))
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Opening, closing and deleting sessions, and their drafts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from support.person import Person
@@ -23,8 +23,6 @@ from ollmsandbox.ui.models.choice import ModelChoice
 from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.settings import Settings
-
-pytestmark = pytest.mark.anybody
 
 
 class _Nobody:
@@ -227,3 +225,19 @@ def test_a_link_inside_a_project_does_not_open(house: House) -> None:
         await house.sessions.close_all()
 
     loop.run(go())
+
+
+def test_what_cannot_be_a_project_does_not_become_one(house: House) -> None:
+    home, project = house.person.home, house.person.project
+    file, closed = project / "a.txt", home / "closed"
+    file.write_text("x")
+    closed.mkdir(mode=0)
+
+    async def go() -> None:
+        for folder in (file, closed, Path("/"), home, home.parent):
+            with pytest.raises(ProjectError):
+                await house.sessions.new(str(folder))
+        assert await house.sessions.listing() == []
+
+    loop.run(go())
+    closed.chmod(0o700)

@@ -19,8 +19,6 @@ from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
-
 
 class Gate:
     """Sessions open when it does."""
@@ -102,34 +100,6 @@ def test_a_session_that_is_deleted_while_it_opens_is_not_shown(
     wait_until(lambda: "Session deleted" in texts(window))
     assert shown(window) == ""
     assert not is_open(application, big)
-
-
-def test_a_draft_is_there_when_its_session_is_shown_again(
-    application: Application, window: Window
-) -> None:
-    first, second = stored(application, "first"), stored(application, "second")
-    click(window, first)
-    wait_until(lambda: shown(window) == first)
-    window.chat.composer.text = "half a sentence"
-    click(window, second)
-    wait_until(lambda: shown(window) == second)
-    assert is_open(application, first)
-    click(window, first)
-    wait_until(lambda: shown(window) == first)
-    assert window.chat.composer.text == "half a sentence"
-
-
-def test_a_draft_in_a_new_session_is_there_after_a_restart(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        controller_of(window).open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
-        window.chat.composer.text = "never sent"
-    with program(person) as application:
-        window = window_of(application)
-        wait_until(lambda: window.chat.session is not None)
-        assert window.chat.composer.text == "never sent"
-        wait_until(lambda: "never sent" in texts(window.sidebar))
 
 
 def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: Person) -> None:

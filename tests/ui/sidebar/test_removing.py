@@ -8,13 +8,15 @@ import os
 from pathlib import Path
 
 import pytest
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import GLib
 from support.person import Person
 from support.screen import Screen, all_of
 from support.timing import PATIENCE
 from support.window import (
     buttons,
     controller_of,
+    dialog,
+    dialogs,
     finish,
     in_project,
     open_session,
@@ -53,13 +55,13 @@ def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
         )
         finish(person.bubble(keeper=keeper).exec("echo 1 > made"))
         _remove(window, person.project)
-        question = _question()
-        assert "1 pending change" in question.get_body()
-        question.response("cancel")
-        wait_until(lambda: not _questions())
+        asked = dialog()
+        assert "1 pending change" in asked.get_body()
+        asked.response("cancel")
+        wait_until(lambda: not dialogs())
         assert window.chat.session is session
         _remove(window, person.project)
-        _question().response("confirm")
+        dialog().response("confirm")
         wait_until(lambda: not all_of(window.sidebar, ProjectRow))
         open_session(window, person.project)
         wait_until(lambda: len(all_of(window.sidebar, SessionRow)) == 1)
@@ -100,16 +102,16 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)
         window.sidebar.emit("delete-session", session.id)
-        assert "agent is working" in _question().get_body()
-        _question().response("cancel")
-        wait_until(lambda: not _questions())
+        assert "agent is working" in dialog().get_body()
+        dialog().response("cancel")
+        wait_until(lambda: not dialogs())
         _remove(window, person.project)
-        assert "agent is working" in _question().get_body()
+        assert "agent is working" in dialog().get_body()
         assert session.state is not ConversationState.IDLE
-        _question().response("cancel")
-        wait_until(lambda: not _questions())
+        dialog().response("cancel")
+        wait_until(lambda: not dialogs())
         window.sidebar.emit("delete-session", session.id)
-        _question().response("confirm")
+        dialog().response("confirm")
         finish(asyncio.wait_for(asyncio.wait([running]), PATIENCE))
         wait_until(lambda: not all_of(window.sidebar, SessionRow))
 
@@ -145,12 +147,3 @@ def test_a_project_may_have_a_name_that_is_not_utf_8(screen: Screen, person: Per
 def _remove(window: Window, project: Path) -> None:
     target = GLib.Variant.new_bytestring(os.fsencode(project))
     window.sidebar.activate_action("sidebar.remove-project", target)
-
-
-def _questions() -> list[Adw.MessageDialog]:
-    return [w for w in Gtk.Window.list_toplevels() if isinstance(w, Adw.MessageDialog)]
-
-
-def _question() -> Adw.MessageDialog:
-    wait_until(_questions)
-    return _questions()[0]

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The sidebar and the model chooser."""
 
 from __future__ import annotations
 
@@ -7,17 +6,14 @@ import os
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from gi.repository import Gdk, GLib, Gtk
 from support.chat import press_key
-from support.screen import Screen, all_of, spin_until, texts
+from support.screen import Screen, all_of, popover_of, spin_until, texts
 
 from ollmsandbox.ui.models.chooser import ConnectionItem, ConnectionState, ModelChooser
 from ollmsandbox.ui.sessions.items import Day, ProjectItem, SessionItem
 from ollmsandbox.ui.sidebar.rows import OlderRow, ProjectRow, SessionRow
 from ollmsandbox.ui.sidebar.sidebar import LISTED, Sidebar, listed_rows
-
-pytestmark = pytest.mark.anybody
 
 PARSER = ProjectItem(
     "/src/parser",
@@ -34,30 +30,29 @@ def heard(widget: Gtk.Widget, *names: str) -> list[tuple[object, ...]]:
     return found
 
 
-def test_without_projects_it_says_what_a_project_is(screen: Screen) -> None:
+def shown(screen: Screen, *projects: ProjectItem) -> Sidebar:
     sidebar = Sidebar()
+    sidebar.show(projects)
     screen.show(sidebar, 300, 500)
-    # The first page beside it has the button.
-    assert texts(sidebar)[:1] == ["No Projects Yet"]
+    return sidebar
 
 
 def test_sessions_stand_below_their_project(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER, GONE])
-    screen.show(sidebar, 300, 500)
-    assert texts(sidebar)[-5:] == [
-        "parser",
-        "fix the parser",
-        "add a flag",
-        "gone",
-        "Folder not found",
+    sidebar = shown(screen)
+    # The first page beside it has the button.
+    assert texts(sidebar)[:1] == ["No Projects Yet"]
+    odd = ProjectItem("/p", "<b>&", sessions=(SessionItem("9", "<i>&amp;"),))
+    sidebar.show([PARSER, odd, GONE])
+    spin_until(lambda: "gone" in texts(sidebar))
+    assert texts(sidebar)[-7:] == [
+        *("parser", "fix the parser", "add a flag"),
+        *("<b>&", "<i>&amp;"),
+        *("gone", "Folder not found"),
     ]
 
 
 def test_a_session_is_opened_and_an_empty_project_begins_one(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([replace(PARSER, path="/src/empty", sessions=()), PARSER])
-    screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, replace(PARSER, path="/src/empty", sessions=()), PARSER)
     wishes = heard(sidebar, "open-session", "new-session")
     for row in [*all_of(sidebar, SessionRow), *all_of(sidebar, ProjectRow)]:
         sidebar.listbox.emit("row-activated", row)
@@ -88,9 +83,7 @@ def test_sessions_are_grouped_by_day(screen: Screen) -> None:
 
 
 def test_a_project_collapses_and_still_shows_what_asks(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, PARSER)
     row = all_of(sidebar, ProjectRow)[0]
     sidebar.listbox.emit("row-activated", row)
     assert titles(sidebar) == ["parser"]
@@ -105,9 +98,9 @@ def test_a_project_collapses_and_still_shows_what_asks(screen: Screen) -> None:
 
 
 def test_tab_stops_once_at_each_row_and_an_arrow_reaches_its_buttons(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    window = screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, PARSER)
+    window = sidebar.get_root()
+    assert isinstance(window, Gtk.Window)
     row, following = all_of(sidebar, SessionRow)
     row.grab_focus()
     assert sidebar.listbox.child_focus(Gtk.DirectionType.TAB_FORWARD)
@@ -119,22 +112,8 @@ def test_tab_stops_once_at_each_row_and_an_arrow_reaches_its_buttons(screen: Scr
     assert focus is not None and focus is not row and focus.is_ancestor(row)
 
 
-def test_a_dot_says_that_a_session_asks(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "one", is_asking=True),))])
-    screen.show(sidebar, 300, 500)
-    [row] = all_of(sidebar, SessionRow)
-    [dot] = [image for image in all_of(row, Gtk.Image) if image.has_css_class("asks-dot")]
-    assert dot.get_mapped()
-    assert dot.get_tooltip_text() == "Needs your answer"
-    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "one"),))])
-    assert not dot.get_visible()
-
-
 def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, PARSER)
     names = ("rename-session", "delete-session", "remove-project", "new-session")
     wishes = heard(sidebar, *names)
     for name in names:
@@ -159,18 +138,9 @@ def test_the_chosen_session_stays_chosen_when_the_list_changes(screen: Screen) -
     assert row.item.id == "2"
 
 
-def test_a_title_cannot_pretend_to_be_markup(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([ProjectItem("/p", "<b>&", sessions=(SessionItem("1", "<i>&amp;"),))])
-    screen.show(sidebar, 300, 500)
-    assert {"<b>&", "<i>&amp;"} <= set(texts(sidebar))
-
-
 def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None:
     path = os.fsdecode(b"/src/caf\xe9")
-    sidebar = Sidebar()
-    sidebar.show([ProjectItem(path, "caf?", sessions=(SessionItem("1", "one"),))])
-    screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, ProjectItem(path, "caf?", sessions=(SessionItem("1", "one"),)))
     wishes = heard(sidebar, "new-session", "remove-project")
     (row,) = all_of(sidebar, ProjectRow)
     assert row.get_tooltip_text() == "/src/caf⟨byte E9⟩"
@@ -184,32 +154,31 @@ def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None
 
 
 def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    window = screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, PARSER)
     row = all_of(sidebar, SessionRow)[1]
+    [dot] = [image for image in all_of(row, Gtk.Image) if image.has_css_class("asks-dot")]
+    assert not dot.get_visible()
     (menu,) = all_of(row, Gtk.MenuButton)
     menu.popup()
-    popover = menu.get_popover()
-    assert popover is not None
+    popover = popover_of(menu)
     spin_until(popover.get_mapped)
     asks = SessionItem("2", "add two flags", is_asking=True)
-    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"), asks))])
+    other = SessionItem("1", "fix the parser")
+    sidebar.show([replace(PARSER, sessions=(other, asks))])
     assert all_of(sidebar, SessionRow)[1] is row
     assert popover.get_mapped()
     assert "add two flags" in texts(row)
-    marks = [one.get_tooltip_text() for one in all_of(row, Gtk.Image) if one.get_visible()]
-    assert "Needs your answer" in marks
+    assert dot.get_mapped() and dot.get_tooltip_text() == "Needs your answer"
     menu.popdown()
     spin_until(lambda: not popover.get_mapped())
     row.grab_focus()
     # It moves up, then it goes.
-    sidebar.show([replace(PARSER, sessions=(asks, SessionItem("1", "fix the parser")))])
+    sidebar.show([replace(PARSER, sessions=(asks, other))])
     assert [one.item.id for one in all_of(sidebar, SessionRow)] == ["2", "1"]
-    assert window.get_focus() is row
-    sidebar.show([replace(PARSER, sessions=(SessionItem("1", "fix the parser"),)), GONE])
+    assert row.is_focus()
+    sidebar.show([replace(PARSER, sessions=(other,)), GONE])
     (left,) = all_of(sidebar, SessionRow)
-    assert left.item.id == "1" and window.get_focus() is left
+    assert left.item.id == "1" and left.is_focus()
 
 
 def many(count: int, first: int = 0) -> ProjectItem:
@@ -268,9 +237,7 @@ def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) ->
 
 
 def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    screen.show(sidebar, 300, 500)
+    sidebar = shown(screen, PARSER)
     wishes = heard(sidebar, "delete-session")
     (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
     assert menu.get_popover() is None
@@ -306,8 +273,7 @@ def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
     screen.show(chooser, 300, 60)
     assert "No model chosen" in texts(chooser)
     wishes = heard(chooser, "chosen")
-    popover = chooser.get_popover()
-    assert popover is not None
+    popover = popover_of(chooser)
     popover.popup()
     assert "No server answers at this address." in texts(popover)
     (models,) = all_of(popover, Gtk.ListBox)
@@ -321,8 +287,7 @@ def test_many_models_can_be_filtered(screen: Screen) -> None:
     chooser = ModelChooser()
     chooser.show([ConnectionItem("Ollama", ConnectionState.READY, names)], ("", ""))
     screen.show(chooser, 300, 60)
-    popover = chooser.get_popover()
-    assert popover is not None
+    popover = popover_of(chooser)
     popover.popup()
     (entry,) = all_of(popover, Gtk.SearchEntry)
     entry.set_text("29")

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers and dates for people."""
 
 from __future__ import annotations
 
@@ -10,8 +9,6 @@ import pytest
 import ollmsandbox.ui  # noqa: F401  names Gtk's version
 from ollmsandbox.ui.sessions.dialogs import _file_name
 from ollmsandbox.ui.widgets.readable import day_and_time, number
-
-pytestmark = pytest.mark.anybody
 
 
 def test_thousands_are_separated() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import cast
 
-import pytest
 from gi.repository import Gtk
 
 from ollmsandbox.ui.widgets.scheduling import FrameByFrame
-
-pytestmark = pytest.mark.anybody
 
 
 class Shown:

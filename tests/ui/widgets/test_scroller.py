@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The mouse wheel over a scroller inside a scroller."""
 
 from __future__ import annotations
 
-import pytest
 from gi.repository import Gtk
 from support.screen import Screen, draw_frames, spin_until
 
 from ollmsandbox.ui.widgets.scroller import NestedScroller, lower_when_wider
-
-pytestmark = pytest.mark.anybody
 
 
 def scrollers(inner: NestedScroller) -> list[Gtk.EventControllerScroll]:

@@ -12,8 +12,6 @@ from support.timing import PATIENCE
 
 from ollmsandbox.ui.widgets.tasks import LatestOnly
 
-pytestmark = pytest.mark.anybody
-
 
 def test_an_outdated_task_is_never_run() -> None:
     begun, may_end = threading.Event(), threading.Event()

@@ -10,8 +10,6 @@ from support.screen import Screen, children, draw_frames
 from ollmsandbox.ui.widgets import viewport as module
 from ollmsandbox.ui.widgets.viewport import AnchoredViewport, VisibleColumn
 
-pytestmark = pytest.mark.anybody
-
 WIDTH, HEIGHT = 300, 400
 AREA = Graphene.Rect().init(0, 0, WIDTH, HEIGHT)
 BLACK = Gdk.RGBA()
@@ -93,18 +91,14 @@ def test_only_what_is_in_view_is_drawn(page: Page) -> None:
     assert not page.lines[100].was_drawn
 
 
-def test_all_that_is_in_view_is_drawn_wherever_it_is(
-    page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_in_view_is_drawn_wherever_it_is(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     end = page.scroller.get_vadjustment().get_upper()
     for value in (end, end - 500, 0, 33, 350, 2000, 1990, 5000, 2500):
         page.scroll(value)
         assert page.picture() == page.whole_picture(monkeypatch), value
 
 
-def test_what_comes_into_view_because_others_change_is_drawn(
-    page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_bring_into_view_is_drawn(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     page.scroll(0)
     for hidden in (slice(1, 40), slice(60, 90)):
         for line in page.lines[hidden]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import gc
 
-import pytest
 from gi.repository import Gio, GObject, Gtk
 from support.freed import watch_freeing
 from support.screen import Screen
 
 from ollmsandbox.ui.widgets.weak import weak_reference, weakly, weakly_with
-
-pytestmark = pytest.mark.anybody
 
 
 class Counter(Gtk.Box):

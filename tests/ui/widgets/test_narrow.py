@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A narrow window: cut-off text is available as a tooltip, and the important part comes first."""
 
 from __future__ import annotations
 
-import pytest
 from gi.repository import Gtk, Pango
 from support.chat import Chat, done, shown
 from support.screen import Screen, all_of, draw_frames, one_of, spin_until
@@ -18,8 +16,6 @@ from ollmsandbox.ui.diff.view import DiffView
 from ollmsandbox.ui.widgets.labels import is_cut_off, show_ellipsized_as_tooltip
 from ollmsandbox.ui.widgets.wrap_box import WrapBox
 
-pytestmark = pytest.mark.anybody
-
 _FOLDER = "/".join(f"folder-{number}" for number in range(30))
 
 
@@ -28,9 +24,7 @@ def _item(path: str, *flags: Flag, state: State = State.PENDING) -> Recorded:
     return Recorded(1, change, state)
 
 
-def test_a_cut_off_status_has_a_tooltip(
-    screen: Screen,
-) -> None:
+def test_a_cut_off_status_has_a_tooltip(screen: Screen) -> None:
     entry = Chat().call("make " + "very " * 60)
     card = shown(screen, entry, 340)
     draw_frames(card)
@@ -116,9 +110,7 @@ def test_the_plan_is_as_high_as_its_steps(screen: Screen) -> None:
     assert scrolled.get_upper() == scrolled.get_page_size()
 
 
-def test_a_title_becomes_narrower_before_its_buttons_get_a_line_of_their_own(
-    screen: Screen,
-) -> None:
+def test_a_title_becomes_narrower_before_its_buttons_get_a_line(screen: Screen) -> None:
     title, button = (
         Gtk.Label(label="a_long_name.py", ellipsize=Pango.EllipsizeMode.END),
         Gtk.Button(label="Undo"),
