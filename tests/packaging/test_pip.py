@@ -71,7 +71,5 @@ def required(folder: Path, libraries: tuple[str, ...]) -> list[str]:
     ],
     ids=["older", "newer", "none"],
 )
-def test_the_version_is_one_that_can_be_built(
-    tmp_path: Path, libraries: tuple[str, ...], limit: str
-) -> None:
+def test_the_version_can_be_built(tmp_path: Path, libraries: tuple[str, ...], limit: str) -> None:
     assert required(tmp_path, libraries) == [f"PyGObject>=3.50{limit}", "pyyaml>=6.0"]

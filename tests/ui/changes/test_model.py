@@ -128,9 +128,7 @@ def test_only_files_with_visible_rows_become_items(screen: Screen) -> None:
     assert model.get_item(1) is next(one for one in bound if isinstance(one, FileItem))
 
 
-def test_a_view_that_has_left_the_screen_asks_the_list_for_nothing(
-    screen: Screen, person: Person
-) -> None:
+def test_a_view_that_left_the_screen_asks_for_nothing(screen: Screen, person: Person) -> None:
     manager = ProjectManager(person.paths)
     view = ChangesView(manager, Settings(person.paths), lambda _text: None)
     window = screen.show(view)

@@ -38,27 +38,7 @@ class Slow:
         return self._work(*given, **named)
 
 
-def test_work_on_one_hunk_shows_progress_and_is_not_started_twice(
-    pane: Pane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, _page, diff = pane.two_parts()
-    slow = Slow(act_on_hunks)
-    monkeypatch.setattr(change_page, "act_on_hunks", slow)
-    undo = [one for one in all_of(diff, Gtk.Button) if texts(one) == ["Undo"]]
-    assert len(undo) == 2
-    for button in (*undo, undo[1]):
-        button.emit("clicked")
-    wait_until(lambda: slow.calls and pane.view.progress.get_mapped())
-    slow.may_go_on.set()
-    wait_until(lambda: not pane.view.progress.get_visible() and pane.view._tasks.is_idle)
-    assert slow.calls == 1
-    text = file.read_text()
-    assert "line 3\n" in text and "changed 33\n" in text
-
-
-def test_leaving_the_page_does_not_interrupt_the_work(
-    pane: Pane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_the_page_interrupts_nothing(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
     file, left, diff = pane.two_parts()
     slow = Slow(act_on_hunks)
     monkeypatch.setattr(change_page, "act_on_hunks", slow)
@@ -81,7 +61,7 @@ def test_leaving_the_page_does_not_interrupt_the_work(
     assert all(one.is_sensitive() for one in buttons(page))
 
 
-def test_an_older_look_that_comes_back_later_is_not_shown(
+def test_an_older_look_that_comes_late_is_not_shown(
     pane: Pane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _file, page, _diff = pane.two_parts()
@@ -131,7 +111,7 @@ def buttons(page: ChangePage) -> list[Gtk.Button]:
 @pytest.mark.parametrize(
     ("by", "fails"), [("part", False), ("file", False), ("version", False), ("file", True)]
 )
-def test_nothing_else_can_be_pressed_while_something_is_changed(
+def test_work_shows_progress_and_nothing_else_can_be_pressed_meanwhile(
     pane: Pane, monkeypatch: pytest.MonkeyPatch, by: str, fails: bool
 ) -> None:
     def fail(*_given: object, **_named: object) -> None:
@@ -155,16 +135,14 @@ def test_nothing_else_can_be_pressed_while_something_is_changed(
     assert pressed.is_sensitive() or by == "version"
     for one in buttons(page):
         one.emit("clicked")
-    wait_until(lambda: slow.calls)
+    wait_until(lambda: slow.calls and pane.view.progress.get_mapped())
     slow.may_go_on.set()
     wait_until(lambda: pane.view._tasks.is_idle and not pane.view.progress.get_visible())
     assert slow.calls == 1 and not pane.view.progress.is_working
     assert all(one.is_sensitive() for one in buttons(page))
 
 
-def test_all_is_discarded_where_it_was_asked_for(
-    pane: Pane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_is_discarded_where_it_was_asked(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> None:
     view, other = pane.view, pane.person.home / "other"
     other.mkdir()
     for project in (pane.person.project, other):

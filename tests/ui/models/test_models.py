@@ -133,7 +133,7 @@ def test_models_of_a_removed_connection_are_removed(room: Room) -> None:
     assert says(room.chat, "Choose or connect a model")
 
 
-def test_the_chosen_model_is_used_though_it_cannot_be_saved(
+def test_a_chosen_model_that_cannot_be_saved_is_used(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []

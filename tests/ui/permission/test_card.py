@@ -197,7 +197,7 @@ def test_a_long_command_is_allowed_only_after_its_end_was_seen(screen: Screen) -
     assert shown.answers == [Answer.ALLOW]
 
 
-def test_a_very_long_command_does_not_block_the_window(
+def test_a_long_command_does_not_block_the_window(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permission_card, "_LINES", 100)
@@ -233,9 +233,7 @@ def test_a_larger_window_may_show_all_of_it(screen: Screen) -> None:
     spin_until(shown.can_allow)
 
 
-def test_a_click_that_comes_at_once_allows_nothing(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_click_at_once_allows_nothing(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission_card, "_PAUSE", 3_600_000)
     shown = Shown(screen, with_network())
     draw_frames(shown.window, 3)
@@ -376,9 +374,7 @@ def test_terminal_escapes_and_marks_of_direction_are_named(screen: Screen) -> No
     assert shown.subject.startswith("ls⟨ESC⟩[2K⟨CR⟩⟨U+202E⟩evil")
 
 
-def test_full_width_marks_are_named_in_a_path_and_left_in_what_the_program_says(
-    screen: Screen,
-) -> None:
+def test_full_width_marks_are_named_in_a_path_and_left_in_a_sentence(screen: Screen) -> None:
     said, trick = "不可写入\uff0c可读取\uff1f", "~/src\uff1bx"
     facts = (Fact(said, said, is_wording=True), Fact("位置", trick))
     shown = Shown(screen, with_network(trick, translated=said, facts=facts))

@@ -86,7 +86,7 @@ def test_a_question_under_the_changes_is_not_seen_and_its_letter_allows_nothing(
             assert window.get_focus() is focus
 
 
-def test_a_question_under_the_changes_is_announced(
+def test_a_covered_question_is_announced(
     screen: Screen, person: Person, announced: list[str]
 ) -> None:
     with in_project(person) as (window, session):
@@ -102,9 +102,7 @@ def test_a_question_under_the_changes_is_announced(
 
 
 @pytest.mark.parametrize("by_key", [False, True])
-def test_the_way_to_a_question_leads_out_from_under_the_changes(
-    screen: Screen, person: Person, *, by_key: bool
-) -> None:
+def test_the_way_to_a_question_uncovers_it(screen: Screen, person: Person, *, by_key: bool) -> None:
     with in_project(person) as (window, session):
         cover(window)
         with asking(session):
@@ -133,9 +131,7 @@ def test_a_question_whose_turn_came_under_the_changes_has_the_keyboard_when_they
         wait_until(lambda: window.chat.focused_call == left.call.id)
 
 
-def test_the_key_for_the_next_question_goes_round_all_of_them(
-    screen: Screen, person: Person
-) -> None:
+def test_the_key_for_the_next_question_goes_round_them(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session), asking(session, 3):
         # The first question has it by itself, because the user is not typing.
         wait_until(lambda: window.chat.focused_call)

@@ -54,9 +54,7 @@ def top_of(widget: Gtk.Widget, window: Gtk.Window) -> float:
 # --- what is pressed -----------------------------------------------------------------------------
 
 
-def test_a_question_that_stays_where_it_is_can_be_allowed(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_question_at_rest_can_be_allowed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = ask(place)
     button = allow(place, entry)
     place.settle()

@@ -30,7 +30,7 @@ from ollmsandbox.ui.preferences.window import Preferences
 from ollmsandbox.ui.window.window import Window
 
 
-def test_a_folder_is_opened_on_its_card_and_removed_in_the_projects_menu(
+def test_a_folder_is_opened_on_its_card_and_removed_in_a_menu(
     screen: Screen, person: Person
 ) -> None:
     other = _linked(person)

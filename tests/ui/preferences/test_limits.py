@@ -73,9 +73,7 @@ def test_each_limit_is_the_profile_s_until_it_is_set(group: LimitsRow, settings:
     assert "Default: 8,192" in said(group)
 
 
-def test_limits_that_prevent_every_command_cannot_be_set(
-    group: LimitsRow, settings: Settings
-) -> None:
+def test_limits_that_prevent_all_commands_are_refused(group: LimitsRow, settings: Settings) -> None:
     memory = spin(group, "Memory (MiB)")
     memory.set_text("a lot")
     memory.update()
@@ -136,9 +134,7 @@ def test_a_limit_is_shown_in_the_badge_and_holds_for_the_next_command(window: Wi
     assert "memory" in _last(window)
 
 
-def test_the_badge_looks_once_after_many_steps(
-    window: Window, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_badge_skips_all_but_the_last(window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
     wait_until(lambda: controller_of(window).badge._tasks.is_idle)
     looked: list[Limits] = []
 

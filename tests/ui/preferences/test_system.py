@@ -80,9 +80,7 @@ def test_alpine_is_installed_and_removed(screen: Screen, person: Person, served:
         wait_until(lambda: says(page, "Not installed"))
 
 
-def test_a_download_is_cancelled_at_once_and_can_be_restarted(
-    screen: Screen, person: Person, served: Mirror
-) -> None:
+def test_a_download_is_cancelled_at_once(screen: Screen, person: Person, served: Mirror) -> None:
     asked, answers = threading.Event(), threading.Event()
 
     def stall(path: str) -> None:
@@ -108,7 +106,7 @@ def test_a_download_is_cancelled_at_once_and_can_be_restarted(
     assert [VERSION in text for text in told] == [True]
 
 
-def test_a_window_that_is_closed_meanwhile_asks_first(
+def test_a_window_closed_meanwhile_asks_first(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     answers = threading.Event()
@@ -132,7 +130,7 @@ def test_a_window_that_is_closed_meanwhile_asks_first(
     assert dialogs() == []
 
 
-def test_an_error_stays_on_the_page_until_the_next_action(
+def test_an_error_stays_until_the_next_action(
     screen: Screen, person: Person, served: Mirror
 ) -> None:
     told: list[str] = []
@@ -154,9 +152,7 @@ def test_an_error_stays_on_the_page_until_the_next_action(
 
 
 @pytest.mark.parametrize("wrong", ["settings", "folder"])
-def test_a_page_that_cannot_read_the_state_says_why(
-    screen: Screen, person: Person, wrong: str
-) -> None:
+def test_a_page_without_a_known_state_says_why(screen: Screen, person: Person, wrong: str) -> None:
     if wrong == "settings":
         person.paths.config.mkdir(parents=True)
         (person.paths.config / "rootfs.yaml").write_text("mirror: file:///etc\n")
