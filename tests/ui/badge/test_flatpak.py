@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window in a Flatpak: the badge and the cards show what confines commands."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from support.person import ROOT, Person
-from support.screen import Screen, texts
+from support.screen import Screen, popover_of, texts
 from support.servers.bus import private_bus, service_on
 from support.timing import PATIENCE
-from support.window import allow_once, controller_of, finish, program, says, wait_until, window_of
+from support.window import (
+    allow_once,
+    controller_of,
+    finish,
+    open_session,
+    program,
+    says,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.ui.badge.badge import SandboxState
 from ollmsandbox.ui.window.window import Window
@@ -36,9 +45,7 @@ def wait_for_badge(window: Window, state: SandboxState) -> None:
 
 
 def popover_texts(window: Window) -> list[str]:
-    popover = window.badge.get_popover()
-    assert popover is not None
-    return texts(popover)
+    return texts(popover_of(window.badge))
 
 
 def network_in_popover(window: Window) -> str:
@@ -47,33 +54,28 @@ def network_in_popover(window: Window) -> str:
     return told[told.index("Network") + 1].split()[0]
 
 
-def test_an_inner_sandbox_is_mentioned(screen: Screen, person: Person) -> None:
+def test_an_inner_sandbox_and_its_network_are_mentioned(screen: Screen, person: Person) -> None:
     with window_in_flatpak(person) as window:
         assert says(window.welcome, "Flatpak")
         assert window.badge.state is SandboxState.ASKING
-        controller_of(window).open_project(str(person.project))
+        session = open_session(window, person.project)
         wait_for_badge(window, SandboxState.INNER)
         assert says(window.chat, "cannot undo")
         headings = {"Asks each time", "Can write", "Network", "Limits"}
         assert headings <= set(popover_texts(window))
         assert network_in_popover(window) == "Off,"
         assert any("cannot be limited to hosts" in text for text in popover_texts(window))
-
-
-def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: Person) -> None:
-    with window_in_flatpak(person) as window:
-        controller_of(window).open_project(str(person.project))
-        wait_for_badge(window, SandboxState.INNER)
-        assert window.chat.session is not None
-        talk = window.chat.session.conversation
         waiting = "until [ -e go ]; do sleep 0.05; done"
-        running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
+        running = asyncio.ensure_future(session.conversation.run(waiting, network=True))
         card = allow_once(window)
         assert says(card, "inner sandbox") and says(card, "On, to all hosts")
         wait_for_badge(window, SandboxState.INNER_NETWORK)
         (person.project / "go").touch()
         finish(asyncio.wait_for(running, PATIENCE))
         wait_for_badge(window, SandboxState.INNER)
+        shutil.rmtree(person.project)
+        controller_of(window).badge.look_again()
+        wait_for_badge(window, SandboxState.BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +90,3 @@ def test_a_missing_inner_sandbox_is_reported_with_the_reason(
         wait_for_badge(window, SandboxState.NONE)
         assert any(why in text for text in popover_texts(window))
         assert network_in_popover(window) == network
-
-
-def test_a_missing_project_is_reported(screen: Screen, person: Person) -> None:
-    with window_in_flatpak(person) as window:
-        controller_of(window).open_project(str(person.project))
-        wait_for_badge(window, SandboxState.INNER)
-        person.project.rmdir()
-        controller_of(window).badge.look_again()
-        wait_for_badge(window, SandboxState.BROKEN)

@@ -1,31 +1,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The line at the end of the chat while no word of the model appears."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from gi.repository import Gtk
 from support.chat_screen import Place
-from support.screen import Screen, one_of, spin_until, texts
+from support.screen import one_of, spin_until, texts
 from support.scripted import ScriptedModel
-from support.window import running_loop, wait_until
+from support.window import finish, running_loop, wait_until
 
-from ollmsandbox.chat.events import ConversationState, StateChanged, TextGrew, ThinkingGrew
+from ollmsandbox.chat.events import (
+    ChatEvent,
+    ConversationState,
+    StateChanged,
+    TextGrew,
+    ThinkingGrew,
+)
 from ollmsandbox.ui.chat import activity
 from ollmsandbox.ui.sessions.entries import Activity
 
-pytestmark = pytest.mark.anybody
-
 WAITING = StateChanged(ConversationState.WAITING)
 STREAMING = StateChanged(ConversationState.STREAMING)
-
-
-@pytest.fixture
-def place(screen: Screen, tmp_path: Path) -> Place:
-    return Place(screen, tmp_path)
 
 
 class LoadingModel(ScriptedModel):
@@ -40,62 +37,43 @@ def says(place: Place, start: str) -> bool:
     return any(text.startswith(start) for text in texts(place.view.activity))
 
 
-def test_something_is_shown_until_the_first_word(place: Place) -> None:
+def test_a_line_is_shown_until_the_first_word(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activity, "_TICK", 5)
     place.chat.person("Hello")
     assert not place.view.activity.get_visible()
     place.chat.talk.tell(WAITING)
     assert says(place, "Waiting for the model…")
     assert one_of(place.view.activity, Gtk.Spinner).get_spinning()
-    place.chat.talk.tell(STREAMING, ThinkingGrew("Hm."))
-    assert says(place, "Thinking…")
-    place.chat.talk.tell(TextGrew("Good day."))
-    assert not place.view.activity.get_visible()
-    assert not one_of(place.view.activity, Gtk.Spinner).get_spinning()
-
-
-def test_the_line_counts_the_seconds(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "_TICK", 5)
-    place.chat.talk.tell(WAITING)
     place.chat.session.asked_at -= 42
     spin_until(lambda: "Waiting for the model… 42 s" in texts(place.view.activity))
-
-
-def test_a_reply_that_goes_on_without_words_is_not_silent(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(activity, "_TICK", 5)
-    place.chat.talk.tell(WAITING, STREAMING, TextGrew("I will write a file."))
+    place.chat.talk.tell(STREAMING, ThinkingGrew("Hm."))
+    assert says(place, "Thinking…")
+    place.chat.talk.tell(TextGrew("I will write a file."))
     assert not place.view.activity.get_visible()
+    assert not one_of(place.view.activity, Gtk.Spinner).get_spinning()
+    # A reply that goes on without words is not silent.
     place.chat.session.heard_at -= 10
     spin_until(lambda: says(place, "Writing… 10 s"))
     place.chat.idle()
     assert not place.view.activity.get_visible()
 
 
-def test_a_model_that_is_being_loaded_is_named(place: Place) -> None:
+def test_a_model_that_is_being_loaded_is_named_unless_it_says_so_too_late(place: Place) -> None:
+    async def tell(*events: ChatEvent) -> None:
+        place.chat.talk.tell(*events)
+        for _turn in range(10):
+            await asyncio.sleep(0)
+
     with running_loop():
         place.chat.talk.model = LoadingModel()
-
-        async def ask() -> None:
-            place.chat.talk.tell(WAITING)
-
-        asyncio.get_event_loop().run_until_complete(ask())
+        finish(tell(WAITING, STREAMING, ThinkingGrew("Hm.")))
+        assert place.chat.session.activity is Activity.THINKING
+        finish(tell(WAITING))
         wait_until(lambda: says(place, "Loading the model…"))
         place.chat.talk.tell(STREAMING, TextGrew("Good day."))
         assert place.chat.session.activity is None
-
-
-def test_a_loaded_model_that_is_late_to_say_so_changes_nothing(place: Place) -> None:
-    with running_loop():
-        place.chat.talk.model = LoadingModel()
-
-        async def ask() -> None:
-            place.chat.talk.tell(WAITING, STREAMING, ThinkingGrew("Hm."))
-            for _turn in range(10):
-                await asyncio.sleep(0)
-
-        asyncio.get_event_loop().run_until_complete(ask())
-        assert place.chat.session.activity is Activity.THINKING
 
 
 def test_nothing_moves_without_animations(place: Place) -> None:

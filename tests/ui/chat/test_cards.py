@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cards of a to-do list and of a question of the model."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import pytest
 from gi.repository import Gtk
 from support.chat_screen import Place
-from support.screen import Screen, all_of, spin_until
+from support.screen import all_of, spin_until
 
 from ollmsandbox.chat.events import ConversationState, StateChanged
 from ollmsandbox.tools.base import Outcome
@@ -17,11 +14,6 @@ from ollmsandbox.ui.chat.group import CallGroupRow
 from ollmsandbox.ui.chat.question import QuestionCard
 from ollmsandbox.ui.chat.todo import TodoList
 from ollmsandbox.ui.sessions.entries import CallEntry
-
-
-@pytest.fixture
-def place(screen: Screen, tmp_path: Path) -> Place:
-    return Place(screen, tmp_path)
 
 
 def question(place: Place, entry: CallEntry) -> QuestionCard:
@@ -101,9 +93,12 @@ def test_another_answer_can_be_typed(place: Place) -> None:
     assert place.heard == [("reply", f"question-{entry.call.id}", "parser")]
 
 
-def test_a_question_can_be_left_to_the_model(place: Place) -> None:
+def test_a_question_out_of_view_is_announced_and_can_be_left_to_the_model(place: Place) -> None:
     entry = place.chat.question("Which name?", "a", "b")
     card = question(place, entry)
+    place.fill()
+    assert place.chat.session.asking() == [entry]
+    spin_until(place.view.waiting.get_reveal_child)
     rest()
     card.skip_button.emit("clicked")
     assert place.heard == [("reply", f"question-{entry.call.id}", "")]
@@ -117,10 +112,3 @@ def test_a_question_that_was_withdrawn_is_gone(place: Place) -> None:
     place.chat.end(entry, Outcome("Stopped by the user.", ok=False))
     assert all_of(place.card(entry), QuestionCard) == []
     assert place.card(entry).status.get_label() == "Question · Failed"
-
-
-def test_a_question_out_of_view_is_announced(place: Place) -> None:
-    entry = place.chat.question("Which name?")
-    place.fill()
-    assert place.chat.session.asking() == [entry]
-    spin_until(place.view.waiting.get_reveal_child)

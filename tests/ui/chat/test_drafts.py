@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Unsent messages are kept."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from ollmsandbox.ui.sessions.entries import MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
-
 
 def key(window: Window, key: int) -> bool:
     nothing = Gdk.ModifierType(0)
@@ -29,29 +26,26 @@ def stored(window: Window, session: OpenSession) -> StoredSession:
     return controller_of(window).factory.history.load(session.id)
 
 
-def test_browsing_sent_messages_keeps_the_draft(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, session):
-        composer = window.chat.composer
-        composer.set_history(["an old message"])
-        composer.text = "half a letter"
-        assert key(window, Gdk.KEY_Up)
-        assert composer.text == "an old message"
-        assert session.draft == "half a letter"
-        window.activate_action("win.new-session", None)
-        wait_until(lambda: window.chat.session is not session)
-        wait_until(lambda: session.kept_draft)
-        assert stored(window, session).draft == "half a letter"
-
-
-def test_a_draft_is_stored_after_a_pause(
+def test_a_draft_is_stored_after_a_pause_and_when_the_session_is_left(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "REST", 10)
     with in_project(person) as (window, session):
+        composer = window.chat.composer
         for text in ("half a letter", "half a letter, and more"):
-            window.chat.composer.text = text
+            composer.text = text
             wait_until(lambda text=text: session.kept_draft == text)  # type: ignore[misc]
             assert stored(window, session).draft == text
+        monkeypatch.setattr(controller, "REST", 3_600_000)
+        composer.text = "the whole letter"
+        composer.set_history(["an old message"])
+        assert key(window, Gdk.KEY_Up)
+        assert composer.text == "an old message"
+        assert session.draft == "the whole letter"
+        window.activate_action("win.new-session", None)
+        wait_until(lambda: window.chat.session is not session)
+        wait_until(lambda: session.kept_draft == "the whole letter")
+        assert stored(window, session).draft == "the whole letter"
 
 
 def test_a_message_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from support.chat import done, report
+from support.chat import Chat, done, report
 from support.chat_screen import Place
-from support.screen import Screen, all_of, draw_frames, one_of, spin_until, texts
+from support.screen import all_of, draw_frames, one_of, spin_until, texts
 
 from ollmsandbox.chat.events import ReplyWithdrawn, TextGrew, ThinkingGrew
 from ollmsandbox.tools.base import Outcome
@@ -17,13 +15,6 @@ from ollmsandbox.ui.chat.row import MessageRow
 from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.sessions.folding import CallGroup, fold
-
-pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture
-def place(screen: Screen, tmp_path: Path) -> Place:
-    return Place(screen, tmp_path)
 
 
 def run(place: Place, command: str = "ls", code: int = 0, tool: str = "run_command") -> CallEntry:
@@ -44,26 +35,31 @@ def counts(card: ToolCard) -> str:
 
 
 def test_neighbours_that_succeeded_fold_into_one_line(place: Place) -> None:
-    run(place)
+    alone = run(place)
+    place.chat.agent("Next.")
+    # An answer keeps them apart.
+    entries = [run(place)]
     place.settle()
     assert not all_of(place.view, CallGroupRow)
-    run(place, "cat a", tool="read_file")
-    run(place)
-    assert texts(group(place)) == ["Ran 2 commands, read 1 file", "6.3 s"]
-    assert not all_of(place.view, ToolCard)
-
-
-def test_the_line_opens_and_shows_its_calls(place: Place) -> None:
-    entries = [run(place, "ls"), run(place, "pwd")]
+    entries += [run(place, "cat a", tool="read_file"), run(place)]
     row = group(place)
+    assert texts(row) == ["Ran 2 commands, read 1 file", "6.3 s"]
+    assert [card.entry for card in all_of(place.view, ToolCard)] == [alone]
+    # The line opens and shows its calls.
     row.header.emit("clicked")
     assert [card.entry for card in all_of(row, ToolCard)] == entries
-    run(place, "id")
+    entries.append(run(place, "id"))
     place.settle()
     assert one_of(place.view, CallGroupRow) is row
-    assert len(all_of(row, ToolCard)) == 3
+    assert [card.entry for card in all_of(row, ToolCard)] == entries
     row.header.emit("clicked")
-    assert not all_of(place.view, ToolCard)
+    assert not all_of(row, ToolCard)
+    place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
+    # When its session is shown again, they are folded as before.
+    place.view.show(None)
+    place.view.show(place.chat.session)
+    assert group(place).group.calls == entries
 
 
 @pytest.mark.parametrize("why", ["failed", "changed", "own", "opened", "running"])
@@ -105,22 +101,6 @@ def test_reasoning_between_calls_is_folded_with_them(place: Place) -> None:
     assert len(all_of(group(place), MessageRow)) == 1
 
 
-def test_an_answer_between_calls_keeps_them_apart(place: Place) -> None:
-    run(place)
-    place.chat.agent("Next.")
-    run(place)
-    place.settle()
-    assert not all_of(place.view, CallGroupRow)
-
-
-def test_a_withdrawn_reply_after_a_group_is_removed(place: Place) -> None:
-    run(place)
-    run(place)
-    place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
-    group(place)
-    spin_until(lambda: not all_of(place.view, MessageRow))
-
-
 def test_a_folded_call_can_be_gone_to(place: Place) -> None:
     place.fill(10)
     entry = run(place)
@@ -145,17 +125,7 @@ def test_the_focus_stays_where_a_call_was_folded(place: Place) -> None:
     assert not group(place).group.is_open
 
 
-def test_stored_calls_are_folded_when_the_session_is_shown(place: Place) -> None:
-    run(place)
-    run(place)
-    place.view.show(None)
-    place.view.show(place.chat.session)
-    assert group(place).group.calls == list(place.chat.session)
-
-
 def test_folding_thousands_of_calls_takes_linear_time() -> None:
-    from support.chat import Chat
-
     chat = Chat()
     for number in range(2000):
         entry = chat.call(f"echo {number}")

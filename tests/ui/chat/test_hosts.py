@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts in the window: they are asked about, listed on the card, and saved as a list."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from gi.repository import Adw, Gtk
+from gi.repository import Gtk
 from support.chat import Chat, result, shown
 from support.person import Person
 from support.screen import Screen, all_of
 from support.servers.world import in_world
-from support.window import in_project, press, says, wait_until
+from support.window import dialog, in_project, press, says, wait_until
 
 from ollmsandbox.chat.messages import ToolCall
 from ollmsandbox.chat.storage.stored import CallRecord, record_from_json, record_to_json
@@ -21,15 +19,12 @@ from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.sessions.entries import CallEntry
 from ollmsandbox.ui.sessions.folding import is_quiet
 
-pytestmark = pytest.mark.anybody
-
 REFUSED = HostUse("evil.example", 443, allowed=False)
 ALLOWED = HostUse("www.example", 443, allowed=True, sent=81, received=10_200)
 OUTCOME = Outcome("", ok=True, result=result(0), hosts=(REFUSED, ALLOWED))
 
 
-def test_the_card_lists_hosts_with_what_was_sent_and_received(screen: Screen) -> None:
-    chat = Chat()
+def test_the_card_lists_hosts_with_what_was_sent_and_received(screen: Screen, chat: Chat) -> None:
     entry = chat.call("curl https://www.example")
     card = shown(screen, entry)
     chat.start(entry)
@@ -44,6 +39,12 @@ def test_the_card_lists_hosts_with_what_was_sent_and_received(screen: Screen) ->
     assert lines == ["evil.example: refused", "www.example: 81 B sent, 10 kB received"]
     card.open(is_open=False)
     assert not card.host_list.get_visible()
+    # Refused ones alone cannot be saved.
+    refused = chat.call("curl https://evil.example")
+    chat.end(refused, Outcome("", ok=True, result=result(0), hosts=(REFUSED,)))
+    card = shown(screen, refused)
+    assert card.hosts.get_label() == "1 host refused"
+    assert not card.save_button.get_visible()
 
 
 def test_a_stored_call_shows_its_hosts(screen: Screen) -> None:
@@ -53,41 +54,22 @@ def test_a_stored_call_shows_its_hosts(screen: Screen) -> None:
     assert shown(screen, entry).hosts.get_label() == "1 host allowed, 1 host refused"
 
 
-def test_refused_hosts_alone_cannot_be_saved(screen: Screen) -> None:
-    chat = Chat()
-    entry = chat.call("curl https://evil.example")
-    chat.end(entry, Outcome("", ok=True, result=result(0), hosts=(REFUSED,)))
-    card = shown(screen, entry)
-    assert card.hosts.get_label() == "1 host refused"
-    assert not card.save_button.get_visible()
-
-
 def test_hosts_are_saved_as_a_list(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, _session):
         entry = Chat().call("curl https://www.example")
         entry.end(OUTCOME)
         window.chat.emit("save-hosts", entry)
-
-        def dialogs() -> list[Adw.MessageDialog]:
-            tops = [Gtk.Window.get_toplevels().get_item(n) for n in range(_count())]
-            return [one for one in tops if isinstance(one, Adw.MessageDialog) and one.get_mapped()]
-
-        wait_until(dialogs)
-        (dialog,) = dialogs()
-        assert says(dialog, "www.example") and not says(dialog, "evil.example")
-        (field,) = all_of(dialog, Gtk.Entry)
+        asked = dialog()
+        assert says(asked, "www.example") and not says(asked, "evil.example")
+        (field,) = all_of(asked, Gtk.Entry)
         for name, is_good in (("", False), ("My List", False), ("web", True)):
             field.set_text(name)
-            assert dialog.get_response_enabled("confirm") is is_good
-        press(dialog, "Save")
+            assert asked.get_response_enabled("confirm") is is_good
+        press(asked, "Save")
         wait_until(lambda: load_host_lists(person.paths.config))
         (hosts,) = load_host_lists(person.paths.config)["web"]
         assert str(hosts) == "www.example"
         wait_until(lambda: says(window.toasts, "Saved as @web"))
-
-
-def _count() -> int:
-    return Gtk.Window.get_toplevels().get_n_items()
 
 
 def test_a_running_command_asks_about_hosts(screen: Screen, tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command of the user's own runs in a terminal, and its card shows what it prints."""
 
 from __future__ import annotations
 
@@ -26,8 +25,6 @@ from ollmsandbox.ui.chat.tool_card import ToolCard
 from ollmsandbox.ui.sessions.entries import CallEntry, Stage
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
-
 FORWARD = Gtk.DirectionType.TAB_FORWARD
 
 
@@ -46,7 +43,12 @@ def _wait_for_end(card: ToolCard) -> None:
 
 def test_programs_behave_as_in_a_terminal_and_the_output_stays_open(person: Person) -> None:
     with in_project(person) as (window, session):
-        wait_until(lambda: window.chat.composer.get_width() > 100)
+        column = window.chat.column
+        for _time in range(6):
+            finish(session.conversation.run("seq 30"))
+        finish(session.conversation.run("seq 300; exit 1"))
+        column.scroll_to(column.items[0])
+        wait_until(lambda: window.chat.composer.get_width() > 100 and not column.at_end)
         card = _run(window, "test -t 0 && test -t 1 && tput cols; printf '1%%\\r100%%\\n'")
         _wait_for_end(card)
         assert card.is_open
@@ -55,6 +57,8 @@ def test_programs_behave_as_in_a_terminal_and_the_output_stays_open(person: Pers
         # The model reads what the user sees.
         assert session.conversation.messages[-1].text.endswith(f"{columns}\n100%")
         assert not card.input.get_visible()
+        # It was scrolled to.
+        wait_until(lambda: column.at_end)
 
 
 def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
@@ -79,6 +83,22 @@ def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
         assert not card.input.get_visible()
         # The keyboard is still where it was of use.
         assert window.get_focus() is card.header
+        # There is no box for output before there is output.
+        card = _run(window, "read line; echo $line; read line")
+        wait_until(card.input.get_visible)
+        assert not card.output_place.get_visible() and not card.output_tools.get_visible()
+        card.input.set_text("here")
+        card.input.emit("activate")
+        wait_until(lambda: "here" in _shown(card))
+        assert card.copy_button.get_visible()
+        window.chat.emit("stop")
+        _wait_for_end(card)
+        silent = _run(window, "sleep 100")
+        wait_until(silent.input.get_visible)
+        window.chat.emit("stop")
+        _wait_for_end(silent)
+        wait_until(lambda: silent.entry.stage is Stage.DONE)
+        assert not silent.output_place.get_visible() and not silent.output_tools.get_visible()
 
 
 def test_a_program_that_fills_the_screen_is_offered_a_terminal(
@@ -91,6 +111,10 @@ def test_a_program_that_fills_the_screen_is_offered_a_terminal(
 
     monkeypatch.setattr(controller, "open_terminal", open_terminal)
     with in_project(person) as (window, _session):
+        # To clear it is not to fill it.
+        card = _run(window, "printf '\\033[H\\033[2J\\033[?25lstill text\\n'")
+        _wait_for_end(card)
+        wait_until(lambda: "still text" in _printed(card))
         card = _run(window, "printf '\\033[?1049h\\033[2J~'; sleep 100")
         wait_until(card.terminal_button.get_mapped)
         assert says(card, "This program needs a whole screen.")
@@ -101,13 +125,6 @@ def test_a_program_that_fills_the_screen_is_offered_a_terminal(
         assert not card.screen_box.get_visible()
         wait_until(lambda: says(card, "The program used the whole screen."))
         assert not card.output_place.get_visible()
-
-
-def test_top_is_a_program_that_fills_the_screen_and_clearing_it_is_not(person: Person) -> None:
-    with in_project(person) as (window, _session):
-        card = _run(window, "printf '\\033[H\\033[2J\\033[?25lstill text\\n'")
-        _wait_for_end(card)
-        wait_until(lambda: "still text" in _printed(card))
         # What `top` begins with, in two pieces as they may come.
         begin, rest = "\\033[?1h\\033=", "\\033[?25l\\033[H\\033[2Jtop -"
         card = _run(window, f"printf '{begin}'; sleep 0.2; printf '{rest}'; sleep 100")
@@ -164,36 +181,3 @@ def _shows(card: ToolCard, text: str) -> bool:
 def _shown(card: ToolCard) -> str:
     """Return what the card shows of the output."""
     return _printed(card) if card.output_place.get_visible() else ""
-
-
-def test_there_is_no_box_for_output_before_there_is_output(person: Person) -> None:
-    with in_project(person) as (window, _session):
-        card = _run(window, "read line; echo $line; read line")
-        wait_until(card.input.get_visible)
-        assert not card.output_place.get_visible() and not card.output_tools.get_visible()
-        card.input.set_text("here")
-        card.input.emit("activate")
-        wait_until(lambda: "here" in _shown(card))
-        assert card.copy_button.get_visible()
-        window.chat.emit("stop")
-        _wait_for_end(card)
-        silent = _run(window, "sleep 100")
-        wait_until(silent.input.get_visible)
-        window.chat.emit("stop")
-        _wait_for_end(silent)
-        wait_until(lambda: silent.entry.stage is Stage.DONE)
-        assert not silent.output_place.get_visible() and not silent.output_tools.get_visible()
-
-
-def test_it_is_scrolled_to(person: Person) -> None:
-    with in_project(person) as (window, session):
-        finish(session.conversation.run("seq 300"))
-        finish(session.conversation.run("seq 300; exit 1"))
-        column = window.chat.column
-        for _time in range(20):
-            finish(session.conversation.run("seq 30"))
-        column.scroll_to(column.items[0])
-        wait_until(lambda: not column.at_end)
-        card = _run(window, "echo here")
-        _wait_for_end(card)
-        wait_until(lambda: column.at_end)

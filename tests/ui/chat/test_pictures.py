@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pictures that the user attaches to a message."""
 
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from support.window import (
     open_session,
     press,
     program,
+    say,
     wait_until,
     window_of,
 )
@@ -46,8 +46,11 @@ class SeeingModel(ScriptedModel):
     sees_pictures = True
 
 
+Talk = tuple[Window, OpenSession, ScriptedModel]
+
+
 @pytest.fixture
-def talk(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSession, ScriptedModel]]:
+def talk(screen: Screen, person: Person) -> Iterator[Talk]:
     with in_project(person) as (window, session):
         model = SeeingModel(["A blue square."], ["Still blue."])
         session.conversation.use_model(model)
@@ -78,9 +81,7 @@ def menu_labels(composer: Composer) -> list[str]:
     return [label.get_string() for label in found if label is not None]
 
 
-def test_a_dropped_picture_goes_to_a_model_that_sees(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
+def test_a_dropped_picture_goes_to_a_model_that_sees(talk: Talk, person: Person) -> None:
     window, session, model = talk
     composer = window.chat.composer
     attach(composer, person)
@@ -97,20 +98,16 @@ def test_a_dropped_picture_goes_to_a_model_that_sees(
     assert len(sent(model)) == 1
 
 
-def test_a_picture_can_be_queued_and_taken_back(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
+def test_a_picture_can_be_queued_and_taken_back(talk: Talk, person: Person) -> None:
     window, session, _model = talk
     end = asyncio.Event()
     model = SeeingModel([end, "First."], ["Second."])
     session.conversation.use_model(model)
     composer = window.chat.composer
-    composer.text = "first"
-    composer.send_button.emit("clicked")
+    say(window, "first")
     wait_until(lambda: session.is_busy)
     attach(composer, person)
-    composer.text = "What is it?"
-    composer.send_button.emit("clicked")
+    say(window, "What is it?")
     assert not composer.attached
     assert texts(window.chat.queue)[1:] == ["What is it?"]
     [cross] = all_of(window.chat.queue, Gtk.Button)
@@ -123,27 +120,11 @@ def test_a_picture_can_be_queued_and_taken_back(
     assert [one.name for one in sent(model)] == ["shot.png"]
 
 
-def test_a_refused_message_returns_with_its_pictures(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
-    window, session, _model = talk
-    composer = window.chat.composer
-    attach(composer, person)
-    composer.text = "What is it?"
-    session.conversation.use_model(None)
-    composer.send_button.emit("clicked")
-    wait_until(lambda: composer.text == "What is it?")
-    assert [one.name for one in composer.attached] == ["shot.png"]
-
-
-def test_an_edited_message_shows_its_pictures_and_one_can_be_removed(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
+def test_a_picture_of_an_edited_message_can_be_removed(talk: Talk, person: Person) -> None:
     window, session, model = talk
     composer = window.chat.composer
     attach(composer, person)
-    composer.text = "What is it?"
-    composer.send_button.emit("clicked")
+    say(window, "What is it?")
     wait_until(lambda: model.seen and not session.is_busy)
     composer.text = "unsent"
     press(window.chat, "Edit and Send Again")
@@ -159,32 +140,20 @@ def test_an_edited_message_shows_its_pictures_and_one_can_be_removed(
     assert composer.text == "unsent"
 
 
-def test_a_command_of_the_user_leaves_the_pictures_for_the_next_message(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
+def test_a_refused_message_and_a_command_leave_the_pictures(talk: Talk, person: Person) -> None:
     window, session, _model = talk
     composer = window.chat.composer
     attach(composer, person)
-    composer.text = "!true"
-    composer.send_button.emit("clicked")
+    session.conversation.use_model(None)
+    say(window, "What is it?")
+    wait_until(lambda: composer.text == "What is it?")
+    assert [one.name for one in composer.attached] == ["shot.png"]
+    say(window, "!true")
     wait_until(lambda: any(isinstance(one, CallEntry) for one in session) and not session.is_busy)
     assert composer.attached
 
 
-def test_a_model_that_sees_nothing_gets_the_path(
-    talk: tuple[Window, OpenSession, ScriptedModel], person: Person
-) -> None:
-    window, session, _model = talk
-    session.conversation.use_model(ScriptedModel())
-    composer = window.chat.composer
-    composer.emit("dropped", [save(person.project)])
-    wait_until(lambda: composer.text == "shot.png ")
-    assert not composer.attached
-
-
-def test_a_picture_is_pasted_and_removed(
-    talk: tuple[Window, OpenSession, ScriptedModel],
-) -> None:
+def test_a_picture_is_pasted_and_removed_and_text_is_pasted_as_before(talk: Talk) -> None:
     window, session, _model = talk
     composer = window.chat.composer
     content = Gdk.ContentProvider.new_for_bytes("image/png", GLib.Bytes.new(picture()))
@@ -205,20 +174,14 @@ def test_a_picture_is_pasted_and_removed(
     [remove] = [one for one in all_of(composer.chips, Gtk.Button) if one.get_mapped()]
     remove.emit("clicked")
     assert not composer.attached and not composer.send_button.get_sensitive()
-
-
-def test_text_is_pasted_as_before(talk: tuple[Window, OpenSession, ScriptedModel]) -> None:
-    window, _session, _model = talk
     window.get_clipboard().set("hello")
-    window.chat.composer.view.emit("paste-clipboard")
-    wait_until(lambda: window.chat.composer.text == "hello")
+    composer.view.emit("paste-clipboard")
+    wait_until(lambda: composer.text == "hello")
     # GTK complains if a window is closed in the middle of the scrolling that follows.
     draw_frames(window, 30)
 
 
-def test_the_menu_says_what_becomes_of_a_picture(
-    talk: tuple[Window, OpenSession, ScriptedModel],
-) -> None:
+def test_a_model_that_sees_nothing_gets_the_path(talk: Talk, person: Person) -> None:
     window, session, _model = talk
     composer = window.chat.composer
     composer.emit("look-at-model")
@@ -226,6 +189,9 @@ def test_the_menu_says_what_becomes_of_a_picture(
     session.conversation.use_model(ScriptedModel())
     composer.emit("look-at-model")
     assert menu_labels(composer)[0] == "_Picture as Path (Model Cannot See It)…"
+    composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.text == "shot.png ")
+    assert not composer.attached
 
 
 def test_the_user_says_that_a_model_sees(screen: Screen, person: Person) -> None:

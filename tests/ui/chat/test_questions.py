@@ -1,47 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions in a conversation: which one has the focus, and scrolling to it."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 from gi.repository import Gtk
 from support.chat import allow
 from support.chat_screen import Place
-from support.screen import Screen, all_of, one_of, spin_until, texts
+from support.screen import all_of, one_of, spin_until, texts
 
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.ui.permission import card
 from ollmsandbox.ui.permission.visibility import edges_in_sight
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "_PAUSE", 0)
-    monkeypatch.setattr(card, "_LOOK", 5)
-
-
-@pytest.fixture
-def place(screen: Screen, tmp_path: Path) -> Place:
-    return Place(screen, tmp_path)
-
-
-def test_a_question_gets_the_focus_on_deny(place: Place) -> None:
-    place.view.focus_composer()
-    entry = place.ask()
-    deny = place.question(entry).button_for(Answer.DENY)
-    spin_until(lambda: place.focus is deny)
-
-
-def test_a_question_in_an_existing_card_gets_the_focus_on_deny(place: Place) -> None:
+@pytest.mark.parametrize("has_card", [False, True])
+def test_a_question_gets_the_focus_on_deny(place: Place, has_card: bool) -> None:
     place.view.focus_composer()
     entry = place.chat.call("make")
-    place.card(entry)
-    place.settle()
+    if has_card:
+        place.card(entry)
+        place.settle()
     place.chat.ask(entry)
     deny = place.question(entry).button_for(Answer.DENY)
     spin_until(lambda: place.focus is deny)
@@ -63,15 +45,6 @@ def test_a_question_below_a_long_chat_comes_into_sight_whole(place: Place) -> No
         place.view.focus_composer()
 
 
-def test_a_question_takes_no_focus_from_a_user_who_types(place: Place) -> None:
-    place.view.focus_composer()
-    place.view.composer.text = "I am wri"
-    entry = place.ask()
-    place.card(entry)
-    place.settle()
-    assert place.focus is place.view.composer.view
-
-
 def test_answers_go_out_with_the_question_they_belong_to(place: Place) -> None:
     first, second = place.ask("make a"), place.ask("make b")
     place.settle()
@@ -83,15 +56,6 @@ def test_answers_go_out_with_the_question_they_belong_to(place: Place) -> None:
         ("answer", f"ask-{second.call.id}", Answer.ALLOW_SESSION),
         ("answer", f"ask-{first.call.id}", Answer.DENY),
     ]
-
-
-def test_after_one_answer_the_next_question_has_the_focus(place: Place) -> None:
-    first, second = place.ask("make a"), place.ask("make b")
-    deny = [place.question(entry).button_for(Answer.DENY) for entry in (first, second)]
-    spin_until(lambda: place.focus is deny[0])
-    place.chat.answer(first, Answer.DENY)
-    place.view.focus_composer()
-    spin_until(lambda: place.focus is deny[1])
 
 
 def test_a_question_that_has_the_keyboard_is_not_pushed_out_of_sight_by_more(place: Place) -> None:
@@ -120,20 +84,6 @@ def test_after_one_answer_a_click_that_was_meant_for_it_allows_nothing_else(
     assert place.heard == []
 
 
-def test_the_bar_shows_which_way_a_question_is(place: Place) -> None:
-    entry = place.ask()
-    place.fill()
-    place.scroll_up()
-    place.fill()
-    bar = place.view.waiting
-    place.view.column.scroll_to_end()
-    spin_until(lambda: _arrow(bar) == "go-up-symbolic" and bar.get_reveal_child())
-    place.chat.answer(entry, Answer.DENY)
-    place.scroll_up()
-    place.ask("make b")
-    spin_until(lambda: _arrow(bar) == "go-down-symbolic" and bar.get_reveal_child())
-
-
 def _is_whole(widget: Gtk.Widget) -> bool:
     return all(edges_in_sight(widget))
 
@@ -142,29 +92,24 @@ def _arrow(bar: Gtk.Widget) -> str | None:
     return all_of(bar, Gtk.Image)[-1].get_icon_name()
 
 
-def test_a_bar_leads_to_a_question_that_is_out_of_view(place: Place) -> None:
-    entry = place.ask()
-    place.settle()
-    assert not place.view.waiting.get_reveal_child()
-    place.fill()
-    spin_until(place.view.waiting.get_reveal_child)
-    assert "A question needs your answer" in texts(place.view.waiting)
-    one_of(place.view.waiting, Gtk.Button).emit("clicked")
-    spin_until(lambda: not place.view.waiting.get_reveal_child())
-    assert place.focus is place.question(entry).button_for(Answer.DENY)
-    place.chat.answer(entry, Answer.DENY)
-    assert not place.view.waiting.get_reveal_child()
-
-
-def test_a_question_out_of_view_takes_no_focus(place: Place) -> None:
+def test_a_question_out_of_view_takes_no_focus_and_a_bar_leads_to_it(place: Place) -> None:
+    place.view.focus_composer()
     place.fill()
     place.scroll_up()
-    place.view.focus_composer()
     entry = place.ask()
-    spin_until(place.view.waiting.get_reveal_child)
+    bar = place.view.waiting
+    spin_until(lambda: bar.get_reveal_child() and _arrow(bar) == "go-down-symbolic")
     assert place.view.composer.view.is_focus()
-    place.view.show_call(entry.call.id)
+    spin_until(lambda: "A question needs your answer" in texts(bar))
+    one_of(bar, Gtk.Button).emit("clicked")
+    spin_until(lambda: not bar.get_reveal_child())
     assert place.focus is place.question(entry).button_for(Answer.DENY)
+    place.view.focus_composer()
+    place.fill()
+    place.view.column.scroll_to_end()
+    spin_until(lambda: bar.get_reveal_child() and _arrow(bar) == "go-up-symbolic")
+    place.chat.answer(entry, Answer.DENY)
+    assert not bar.get_reveal_child()
 
 
 def test_the_rest_of_the_chat_steps_back_while_a_question_is_open(place: Place) -> None:

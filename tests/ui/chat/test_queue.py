@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Messages that are typed while the agent works."""
 
 from __future__ import annotations
 
@@ -11,18 +10,18 @@ from gi.repository import Gtk
 from support.person import Person
 from support.screen import Screen, all_of, texts
 from support.scripted import ScriptedModel
-from support.window import in_project, press, wait_until
+from support.window import in_project, press, say, wait_until
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
+Working = tuple[Window, OpenSession, asyncio.Event]
 
 
 @pytest.fixture
-def working(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSession, asyncio.Event]]:
+def working(screen: Screen, person: Person) -> Iterator[Working]:
     """A window whose model answers the first message after the event."""
     with in_project(person) as (window, session):
         end = asyncio.Event()
@@ -36,22 +35,19 @@ def working(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSessio
         wait_until(lambda: not session.is_busy)
 
 
-def say(window: Window, text: str) -> None:
-    window.chat.composer.text = text
-    window.chat.composer.send_button.emit("clicked")
-
-
 def said(session: OpenSession, role: Role = Role.USER) -> list[str]:
     return [one.text for one in session if isinstance(one, MessageEntry) and one.role is role]
 
 
-def test_the_model_reads_queued_messages_with_its_next_step(
-    working: tuple[Window, OpenSession, asyncio.Event],
-) -> None:
+def test_the_model_reads_queued_messages_with_its_next_step(working: Working) -> None:
     window, session, end = working
     say(window, "second")
     say(window, "third")
-    assert texts(window.chat.queue) == ["Waiting for the agent", "second", "third"]
+    waiting = ["Waiting for the agent", "second", "third"]
+    assert texts(window.chat.queue) == waiting
+    window.chat.show(None)
+    window.chat.show(session)
+    assert texts(window.chat.queue) == waiting
     assert said(session) == ["first"]
     end.set()
     wait_until(lambda: said(session, Role.ASSISTANT)[1:] == ["Second answer."])
@@ -59,9 +55,7 @@ def test_the_model_reads_queued_messages_with_its_next_step(
     assert not window.chat.queue.get_visible()
 
 
-def test_a_command_of_the_user_waits_for_the_end_and_what_is_behind_it_too(
-    working: tuple[Window, OpenSession, asyncio.Event],
-) -> None:
+def test_a_command_of_the_user_waits_for_the_end_and_all_behind_it_too(working: Working) -> None:
     window, session, end = working
     for text in ("second", "!true", "third"):
         say(window, text)
@@ -75,7 +69,7 @@ def test_a_command_of_the_user_waits_for_the_end_and_what_is_behind_it_too(
     assert order == ["first", "second", "true", "third"]
 
 
-def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
+def test_what_is_typed_while_a_command_runs_is_sent_after_it(
     screen: Screen, person: Person
 ) -> None:
     person.share_playground()
@@ -97,30 +91,22 @@ def test_what_is_typed_while_a_command_of_the_user_runs_is_sent_after_it(
         wait_until(lambda: said(session, Role.ASSISTANT) == ["Fine."])
 
 
-def test_they_are_sent_although_another_session_is_shown(
-    working: tuple[Window, OpenSession, asyncio.Event],
-) -> None:
-    window, session, end = working
-    say(window, "second")
-    window.chat.show(None)
-    end.set()
-    wait_until(lambda: said(session) == ["first", "second"])
-
-
-def test_a_cross_takes_a_message_back(working: tuple[Window, OpenSession, asyncio.Event]) -> None:
+def test_a_cross_takes_a_message_back_from_the_queue_of_a_session(working: Working) -> None:
     window, session, end = working
     say(window, "second")
     say(window, "third")
     all_of(window.chat.queue, Gtk.Button)[0].emit("clicked")
     assert [one.text for one in session.conversation.queued] == ["third"]
     assert window.chat.composer.text == "second"
+    assert texts(window.chat.queue)[1:] == ["third"]
+    # It is sent although another session is shown.
+    window.chat.show(None)
+    assert not window.chat.queue.get_visible()
     end.set()
     wait_until(lambda: said(session) == ["first", "third"])
 
 
-def test_what_was_queued_comes_back_when_the_user_stops(
-    working: tuple[Window, OpenSession, asyncio.Event],
-) -> None:
+def test_what_was_queued_comes_back_when_the_user_stops(working: Working) -> None:
     window, session, _end = working
     say(window, "second")
     window.chat.composer.text = "unsent"
@@ -128,15 +114,3 @@ def test_what_was_queued_comes_back_when_the_user_stops(
     wait_until(lambda: not session.is_busy and not session.conversation.queued)
     assert window.chat.composer.text == "second\n\nunsent"
     assert said(session) == ["first"]
-
-
-def test_the_queue_belongs_to_its_session(
-    working: tuple[Window, OpenSession, asyncio.Event],
-) -> None:
-    window, session, _end = working
-    say(window, "later")
-    assert window.chat.queue.get_visible()
-    window.chat.show(None)
-    assert not window.chat.queue.get_visible()
-    window.chat.show(session)
-    assert texts(window.chat.queue)[1:] == ["later"]

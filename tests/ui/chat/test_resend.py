@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copy an answer, try it again, and edit the last message."""
 
 from __future__ import annotations
 
@@ -10,16 +9,7 @@ from gi.repository import Gtk
 from support.person import Person
 from support.screen import Screen, all_of
 from support.scripted import ScriptedModel
-from support.window import (
-    buttons,
-    finish,
-    in_project,
-    open_session,
-    press,
-    program,
-    wait_until,
-    window_of,
-)
+from support.window import controller_of, finish, in_project, press, say, wait_until
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.ui.chat.row import MessageRow
@@ -27,26 +17,25 @@ from ollmsandbox.ui.sessions.entries import MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
+Talk = tuple[Window, OpenSession, ScriptedModel]
 
 
 @pytest.fixture
-def talk(screen: Screen, person: Person) -> Iterator[tuple[Window, OpenSession, ScriptedModel]]:
+def talk(screen: Screen, person: Person) -> Iterator[Talk]:
     """A session with two turns."""
     with in_project(person) as (window, session):
         model = ScriptedModel(["One."], ["*Two.*"], ["Three."])
         session.conversation.use_model(model)
         window.chat.set_can_send("")
-        say(window, session, "first")
-        say(window, session, "second")
+        talk_once(window, session, "first")
+        talk_once(window, session, "second")
         wait_until(lambda: len(all_of(window.chat, MessageRow)) == 4)
         yield window, session, model
 
 
-def say(window: Window, session: OpenSession, text: str) -> None:
+def talk_once(window: Window, session: OpenSession, text: str) -> None:
     count = len(list(session))
-    window.chat.composer.text = text
-    window.chat.composer.send_button.emit("clicked")
+    say(window, text)
     wait_until(lambda: len(list(session)) >= count + 2 and not session.is_busy)
 
 
@@ -61,9 +50,7 @@ def actions(window: Window) -> list[list[str | None]]:
     ]
 
 
-def test_only_the_last_turn_can_be_changed(
-    talk: tuple[Window, OpenSession, ScriptedModel],
-) -> None:
+def test_only_the_last_turn_can_be_changed_and_any_answer_copied(talk: Talk) -> None:
     window, _session, _model = talk
     restore = "Restore Files to This Point"
     expected = [
@@ -73,14 +60,7 @@ def test_only_the_last_turn_can_be_changed(
         ["Copy Answer", "Try Again"],
     ]
     wait_until(lambda: actions(window) == expected)
-
-
-def test_an_answer_is_copied_as_it_was_written(
-    talk: tuple[Window, OpenSession, ScriptedModel],
-) -> None:
-    window, _session, _model = talk
-    row = all_of(window.chat, MessageRow)[3]
-    press(row, "Copy Answer")
+    press(all_of(window.chat, MessageRow)[3], "Copy Answer")
     clipboard = window.get_clipboard()
     found: list[str | None] = []
     clipboard.read_text_async(
@@ -89,21 +69,20 @@ def test_an_answer_is_copied_as_it_was_written(
     wait_until(lambda: found == ["*Two.*"])
 
 
-def test_an_answer_is_tried_again(talk: tuple[Window, OpenSession, ScriptedModel]) -> None:
+def test_an_answer_is_tried_again(talk: Talk) -> None:
     window, session, model = talk
     press(window.chat, "Try Again")
     wait_until(lambda: said(session) == ["first", "One.", "second", "Three."])
-    # The model does not see the answer that was replaced.
-    assert [m.text for m in model.seen[-1] if m.role is not Role.SYSTEM] == [
-        "first",
-        "One.",
-        "second",
-    ]
+    # Neither the model nor the file sees the answer that was replaced.
+    seen = [message.text for message in model.seen[-1] if message.role is not Role.SYSTEM]
+    assert seen == ["first", "One.", "second"]
+    wait_until(lambda: not session.is_busy)
+    finish(session.conversation.is_written())
+    stored = controller_of(window).factory.history.load(session.id)
+    assert [one.message.text for one in stored.entries] == ["first", "One.", "second", "Three."]
 
 
-def test_the_last_message_is_edited_and_sent_again(
-    talk: tuple[Window, OpenSession, ScriptedModel],
-) -> None:
+def test_the_last_message_is_edited_and_sent_again(talk: Talk) -> None:
     window, session, _model = talk
     composer = window.chat.composer
     composer.text = "a draft"
@@ -117,19 +96,3 @@ def test_the_last_message_is_edited_and_sent_again(
     composer.send_button.emit("clicked")
     wait_until(lambda: said(session) == ["first", "One.", "better", "Three."])
     assert not window.chat.editing.get_visible()
-
-
-def test_what_was_replaced_is_not_stored(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        session = open_session(window, person.project)
-        model = ScriptedModel(["One."], ["Two."])
-        session.conversation.use_model(model)
-        window.chat.set_can_send("")
-        say(window, session, "first")
-        wait_until(lambda: "Try Again" in buttons(window.chat))
-        press(window.chat, "Try Again")
-        wait_until(lambda: said(session) == ["first", "Two."] and not session.is_busy)
-        finish(session.conversation.is_written())
-        stored = application.factory.history.load(session.id)
-        assert [one.message.text for one in stored.entries] == ["first", "Two."]

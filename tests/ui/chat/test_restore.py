@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Going back to how the files were when a message was sent."""
 
 from __future__ import annotations
 
-from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, texts
 from support.scripted import Reply, ScriptedModel, call
-from support.window import button, finish, in_project, press, wait_until
+from support.window import button, dialog, dialogs, finish, in_project, press, say, wait_until
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.ui.chat.row import MessageRow
@@ -30,22 +28,6 @@ def _own_rows(window: Window) -> list[MessageRow]:
     return [row for row in rows if row.entry.role is Role.USER]
 
 
-def _dialog(window: Window) -> Adw.MessageDialog | None:
-    found = [
-        one
-        for one in Gtk.Window.list_toplevels()
-        if isinstance(one, Adw.MessageDialog) and one.get_transient_for() is window
-    ]
-    return found[0] if found else None
-
-
-def _question(window: Window) -> Adw.MessageDialog:
-    wait_until(lambda: _dialog(window) is not None)
-    dialog = _dialog(window)
-    assert dialog is not None
-    return dialog
-
-
 def _talk(session: OpenSession, *texts_: str) -> None:
     session.conversation.use_model(ScriptedModel(*_TURNS))
     for text in texts_:
@@ -58,15 +40,15 @@ def test_files_go_back_to_an_earlier_message(screen: Screen, person: Person) -> 
         _talk(session, "one", "two", "three")
         wait_until(lambda: len(_own_rows(window)) == 3)
         press(_own_rows(window)[1], _POINT)
-        dialog = _question(window)
+        asked = dialog()
         # It shows the files first; one that several commands changed is named once.
-        assert dialog.get_heading() == "Restore Files to This Point?"
-        assert dialog.get_body().splitlines()[-2:] == ["file", "second"]
-        dialog.response("cancel")
-        wait_until(lambda: _dialog(window) is None)
+        assert asked.get_heading() == "Restore Files to This Point?"
+        assert asked.get_body().splitlines()[-2:] == ["file", "second"]
+        asked.response("cancel")
+        wait_until(lambda: not dialogs())
         assert file.read_text() == "3\n"
         press(_own_rows(window)[1], _POINT)
-        _question(window).response("confirm")
+        dialog().response("confirm")
         wait_until(lambda: file.read_text() == "1\n")
         wait_until(lambda: "2 files restored." in texts(window.toasts))
         assert not (person.project / "second").exists()
@@ -83,29 +65,23 @@ def test_a_message_that_is_edited_offers_the_same(screen: Screen, person: Person
         wait_until(lambda: len(_own_rows(window)) == 2)
         press(_own_rows(window)[1], "Edit and Send Again")
         press(window.chat.editing, "Restore Files…")
-        _question(window).response("confirm")
+        dialog().response("confirm")
         wait_until(lambda: (person.project / "file").read_text() == "1\n")
         # The text is still there to be edited.
         assert window.chat.composer.text == "two"
-
-
-def test_the_keyboard_reaches_the_button(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, session):
-        _talk(session, "one")
-        wait_until(lambda: len(_own_rows(window)) == 1)
-        found = button(_own_rows(window)[0], _POINT)
-        assert found.grab_focus()
-        wait_until(lambda: window.get_focus() is found)
 
 
 def test_nothing_is_restored_while_the_agent_works(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         _talk(session, "one")
         wait_until(lambda: len(_own_rows(window)) == 1)
+        # The keyboard reaches the button.
+        found = button(_own_rows(window)[0], _POINT)
+        assert found.grab_focus()
+        wait_until(lambda: window.get_focus() is found)
         session.conversation.use_model(ScriptedModel([call(id="4", command="sleep 600")], ["Ok."]))
         window.chat.set_can_send("")
-        window.chat.composer.text = "wait"
-        window.chat.composer.send_button.emit("clicked")
+        say(window, "wait")
         wait_until(lambda: session.is_busy)
         press(_own_rows(window)[0], _POINT)
         wait_until(lambda: "Files can be restored when the agent is done." in texts(window.toasts))

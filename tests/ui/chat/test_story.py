@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
 from gi.repository import Gtk
 from support.person import Person
 from support.screen import Screen, all_of, texts
@@ -28,8 +27,6 @@ from ollmsandbox.ui.sessions.entries import entries_of
 from ollmsandbox.ui.sessions.folding import CallGroup
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.settings import Settings
-
-pytestmark = pytest.mark.anybody
 
 
 class _User:
@@ -143,9 +140,7 @@ def _is_still(view: ChatView, row: Gtk.Widget) -> bool:
     )
 
 
-def test_every_kind_of_entry_is_the_same_when_it_is_opened_again(
-    screen: Screen, person: Person
-) -> None:
+def test_every_kind_of_entry_is_the_same_opened_again(screen: Screen, person: Person) -> None:
     (person.project / "AGENTS.md").write_text("Be kind.")
     (person.project / "notes.txt").write_text("a\nb\n")
     subprocess.run(["git", "init", "-q", person.project], check=True)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tool call's card, from its start until long after its end."""
 
 from __future__ import annotations
 
@@ -26,7 +25,6 @@ from ollmsandbox.sandbox.process import Stop, disk_bytes_below, read_status
 from ollmsandbox.sandbox.refusals import NETWORK_OFF
 from ollmsandbox.tools.base import Outcome
 from ollmsandbox.ui.chat import tool_card
-from ollmsandbox.ui.permission import card as permission_card
 from ollmsandbox.ui.permission.card import ChatPermission
 from ollmsandbox.ui.sessions import tool_text
 from ollmsandbox.ui.sessions.entries import CallEntry
@@ -34,39 +32,35 @@ from ollmsandbox.ui.sessions.folding import is_quiet
 from ollmsandbox.ui.terminal.graph import UsageGraph
 from ollmsandbox.ui.widgets.labels import with_code
 
-pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission_card, "_PAUSE", 0)
-    monkeypatch.setattr(permission_card, "_LOOK", 5)
-
-
-@pytest.fixture
-def chat() -> Chat:
-    return Chat()
-
+pytestmark = pytest.mark.usefixtures("quick")
 
 # --- how it stands -------------------------------------------------------------------------------
 
 
 def test_a_command_that_runs_is_open_and_shows_what_it_prints(screen: Screen, chat: Chat) -> None:
-    entry = chat.call("make test")
+    call = ToolCall("second", "run_command", {"command": "make test"})
+    # It has its card already while it waits for its turn.
+    chat.talk.tell(CallQueued(call, "make test"))
+    [entry] = chat.session
+    assert isinstance(entry, CallEntry)
     card = shown(screen, entry)
     assert card.status.get_label() == "Waiting"
+    chat.talk.tell(CallBegan(call, "make test"))
     chat.start(entry)
+    assert list(chat.session) == [entry]
     chat.output(entry, b"one\r\x1b[31mtwo\x1b[0m\n")
     assert card.is_open
     assert printed(card) == "two"
-    assert card.status.get_label().startswith("Running · ")
+    first = card.status.get_label()
+    assert first.startswith("Running · ")
     assert card.stop_button.get_visible()
     assert card.spinner.get_spinning()
+    spin_until(lambda: card.status.get_label() != first)
+    chat.end(entry, done())
+    assert card.status.get_label() == "2.1 s"
 
 
-def test_a_search_is_offered_where_more_was_printed_than_is_in_view(
-    screen: Screen, chat: Chat
-) -> None:
+def test_a_search_is_offered_where_more_was_printed_than_fits(screen: Screen, chat: Chat) -> None:
     for text, is_offered in (("line\n" * 2, False), ("line\n" * 40, True), ("x" * 4000, True)):
         card = shown(screen, entry := chat.call())
         chat.start(entry)
@@ -84,29 +78,6 @@ def test_code_in_a_remark_has_no_backticks() -> None:
     assert with_code("a ` alone") == "a ` alone"
 
 
-def test_a_call_that_waits_for_its_turn_has_its_card_already(screen: Screen, chat: Chat) -> None:
-    call = ToolCall("second", "run_command", {"command": "make test"})
-    chat.talk.tell(CallQueued(call, "make test"))
-    [entry] = chat.session
-    assert isinstance(entry, CallEntry)
-    card = shown(screen, entry)
-    assert card.status.get_label() == "Waiting"
-    chat.talk.tell(CallBegan(call, "make test"))
-    chat.start(entry)
-    assert list(chat.session) == [entry]
-    assert card.status.get_label().startswith("Running · ")
-
-
-def test_the_duration_of_a_running_command_grows(screen: Screen, chat: Chat) -> None:
-    entry = chat.call()
-    card = shown(screen, entry)
-    chat.start(entry)
-    first = card.status.get_label()
-    spin_until(lambda: card.status.get_label() != first)
-    chat.end(entry, done())
-    assert card.status.get_label() == "2.1 s"
-
-
 def test_a_success_is_one_quiet_line_that_a_click_opens(screen: Screen, chat: Chat) -> None:
     entry = chat.call("make test")
     card = shown(screen, entry)
@@ -121,16 +92,8 @@ def test_a_success_is_one_quiet_line_that_a_click_opens(screen: Screen, chat: Ch
     assert not card.is_open
 
 
-def test_a_failed_call_opens_its_card(screen: Screen, chat: Chat) -> None:
-    entry = chat.call("make test")
-    card = shown(screen, entry)
-    chat.end(entry, done(2, "No rule to make target."))
-    assert card.is_open
-    assert "Failed with status 2" in card.status.get_label()
-
-
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_card_stays_open_or_closed_when_its_session_is_shown_again(
+def test_a_card_stays_open_or_closed_when_shown_again(
     screen: Screen, chat: Chat, code: int
 ) -> None:
     entry = chat.call("make test")
@@ -138,6 +101,7 @@ def test_a_card_stays_open_or_closed_when_its_session_is_shown_again(
     chat.start(entry)
     chat.output(entry, b"so it is\n")
     chat.end(entry, done(code))
+    assert card.is_open is bool(code)
     for _time in range(2):
         card.header.emit("clicked")
         was_open = card.is_open
@@ -146,18 +110,7 @@ def test_a_card_stays_open_or_closed_when_its_session_is_shown_again(
         assert card.is_open is was_open
 
 
-def test_a_command_that_printed_nothing_says_so(screen: Screen, chat: Chat) -> None:
-    entry = chat.call("true")
-    card = shown(screen, entry)
-    chat.start(entry)
-    chat.end(entry, done(output_end=0))
-    card.open()
-    assert "No output" in texts(card)
-
-
-def test_a_failed_command_does_not_open_to_say_that_it_printed_nothing(
-    screen: Screen, chat: Chat
-) -> None:
+def test_a_command_that_printed_nothing_does_not_open_to_say_so(screen: Screen, chat: Chat) -> None:
     entry = chat.call("false")
     card = shown(screen, entry)
     chat.start(entry)
@@ -165,6 +118,8 @@ def test_a_failed_command_does_not_open_to_say_that_it_printed_nothing(
     assert not card.is_open
     assert texts(card) == ["$ false", "Failed with status 1 · 2.1 s"]
     assert not card.output_tools.get_visible()
+    card.open()
+    assert "No output" in texts(card)
 
 
 def test_a_card_says_what_was_refused_and_what_was_ended(screen: Screen, chat: Chat) -> None:
@@ -213,19 +168,6 @@ def test_a_stopped_call_is_not_shown_as_failed(screen: Screen, chat: Chat) -> No
     assert printed(card) == "so far"
 
 
-def test_buttons_say_what_is_wanted(screen: Screen, chat: Chat) -> None:
-    entry = chat.call()
-    card = shown(screen, entry)
-    heard: list[object] = []
-    card.connect("stop", lambda _card: heard.append("stop"))
-    card.connect("show-changes", lambda _card, run: heard.append(("show", run)))
-    chat.start(entry)
-    card.stop_button.emit("clicked")
-    chat.end(entry, done(0, "", "a.c"))
-    card.show_button.emit("clicked")
-    assert heard == ["stop", ("show", "run-1")]
-
-
 def test_nothing_in_a_command_acts_or_hides(screen: Screen, chat: Chat) -> None:
     trick = "ls <b>x</b>\nrm -rf ~ \x1b[2K\u202e"
     entry = chat.call(trick)
@@ -234,22 +176,6 @@ def test_nothing_in_a_command_acts_or_hides(screen: Screen, chat: Chat) -> None:
     assert card.title.get_text() == "$ ls <b>x</b>⟨NEWLINE⟩rm -rf ~ ⟨ESC⟩[2K⟨U+202E⟩"
     assert card.whole.get_text() == "ls <b>x</b>\nrm -rf ~ ⟨ESC⟩[2K⟨U+202E⟩"
     assert not any(label.get_use_markup() for label in all_of(card, Gtk.Label))
-
-
-def test_nothing_makes_it_wider_than_a_narrow_window(screen: Screen, chat: Chat) -> None:
-    entry = chat.call("x" * 400)
-    card = shown(screen, entry, 360)
-    chat.ask(entry)
-    draw_frames(card)
-    assert card.get_width() == 360
-    chat.answer(entry, Answer.ALLOW)
-    chat.start(entry)
-    chat.output(entry, b"y" * 4000)
-    draw_frames(card)
-    assert card.get_width() == 360
-    chat.end(entry, done(1, "", "z" * 300))
-    draw_frames(card)
-    assert card.get_width() == 360
 
 
 # --- questions -----------------------------------------------------------------------------------
@@ -273,17 +199,7 @@ def test_a_question_is_shown_at_its_call_until_it_is_answered(screen: Screen, ch
     assert texts(card) == ["$ pip download requests", "2.1 s"]
 
 
-def test_a_second_question_is_a_second_card(screen: Screen, chat: Chat) -> None:
-    entry = chat.call("make")
-    card = shown(screen, entry)
-    chat.ask(entry, id="first", subject="/elsewhere", question="Write there?")
-    chat.answer(entry, Answer.ALLOW)
-    chat.ask(entry, id="second", subject="make")
-    [question] = all_of(card, ChatPermission)
-    assert question.request.id == "second"
-
-
-def test_a_question_that_takes_the_place_of_another_is_not_answered_with_it(
+def test_a_question_in_the_place_of_another_is_not_answered_with_it(
     screen: Screen, chat: Chat
 ) -> None:
     entry = chat.call("ls")
@@ -334,25 +250,19 @@ def test_changed_files_are_counted_while_it_runs(screen: Screen, chat: Chat) -> 
     spin_until(lambda: card.changes.get_label() == "3 files changed, last: src/a.c")
 
 
-def _ignored(state: ChangeState = ChangeState.APPLIED) -> list[Recorded]:
+def test_files_that_git_ignores_are_one_quiet_line(screen: Screen, chat: Chat) -> None:
     change = Change(PROJECT, "a.o", Kind.ADDED, Type.FILE, is_ignored=True)
-    return [Recorded(n, change._replace(path=f"{n}.o"), state) for n in range(3)]
-
-
-def test_files_that_git_ignores_are_one_line(screen: Screen, chat: Chat) -> None:
+    ignored = [Recorded(n, change._replace(path=f"{n}.o"), ChangeState.APPLIED) for n in range(3)]
     entry = chat.call()
     card = shown(screen, entry)
-    chat.end(entry, done(report=Report("run-1", (*report("a.c").changes, *_ignored()))))
+    chat.end(entry, done(report=Report("run-1", (*report("a.c").changes, *ignored))))
     assert texts(card)[2:] == ["3 files that git ignores"]
-
-
-def test_a_call_that_changed_only_ignored_files_is_quiet(screen: Screen, chat: Chat) -> None:
-    entry = chat.call()
-    card = shown(screen, entry)
-    chat.end(entry, done(report=Report("run-1", tuple(_ignored()))))
+    alone = chat.call()
+    card = shown(screen, alone)
+    chat.end(alone, done(report=Report("run-1", tuple(ignored))))
     assert card.ignored.get_mapped()
     assert not card.show_button.get_visible()
-    assert is_quiet(entry)
+    assert is_quiet(alone) and not is_quiet(entry)
 
 
 def test_changes_of_a_stopped_call_are_shown_later(screen: Screen, chat: Chat) -> None:

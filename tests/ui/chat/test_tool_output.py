@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A call's output on disk, and the card of a stored call."""
 
 from __future__ import annotations
 
@@ -22,13 +21,6 @@ from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.tools.context import ToolContext
 from ollmsandbox.ui.sessions.entries import CallEntry, entries_of
 from ollmsandbox.ui.terminal.output import OutputFiles, remove_old
-
-pytestmark = pytest.mark.anybody
-
-
-@pytest.fixture
-def chat() -> Chat:
-    return Chat()
 
 
 def test_all_of_much_output_is_kept_on_disk(screen: Screen, chat: Chat, tmp_path: Path) -> None:
@@ -93,22 +85,18 @@ def test_little_output_makes_no_file(chat: Chat, tmp_path: Path) -> None:
 
 
 def test_files_of_a_program_that_was_killed_go_after_a_day(tmp_path: Path) -> None:
-    old, new = (OutputFiles(Paths.from_environ({"HOME": str(tmp_path)})).new() for _ in range(2))
-    for store in (old, new):
+    paths = Paths.from_environ({"HOME": str(tmp_path)})
+    old, new = (OutputFiles(paths).new() for _ in range(2))
+    # A session that is open stays, however quiet it is.
+    files = OutputFiles(paths)
+    quiet = files.new()
+    for store in (old, new, quiet):
         store.close()
-    _age(old.path.parent)
+    for store in (old, quiet):
+        _age(store.path.parent)
     remove_old(old.path.parent.parent)
     assert not old.path.parent.exists()
-    assert new.path.exists()
-
-
-def test_files_of_an_open_session_stay_however_old_they_are(tmp_path: Path) -> None:
-    files = OutputFiles(Paths.from_environ({"HOME": str(tmp_path)}))
-    quiet = files.new()
-    quiet.close()
-    _age(quiet.path.parent)
-    remove_old(quiet.path.parent.parent)
-    assert quiet.path.exists()
+    assert new.path.exists() and quiet.path.exists()
     files.remove()
     assert not quiet.path.parent.exists()
 
@@ -170,9 +158,7 @@ def test_a_stored_call_shows_what_it_printed(screen: Screen) -> None:
         (None, "Failed"),
     ],
 )
-def test_a_stored_call_says_why_it_was_stopped(
-    screen: Screen, stop: Stop | None, status: str
-) -> None:
+def test_a_stored_call_says_why_it_stopped(screen: Screen, stop: Stop | None, status: str) -> None:
     record = CallRecord(ok=False, description="make", stop=stop)
     call = ToolCall("c", "run_command", {"command": "make"})
     # The text for the model does not matter.

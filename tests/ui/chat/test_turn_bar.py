@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bar that sums up what a turn changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,15 +31,6 @@ _TURN: tuple[Reply, ...] = (
     [call(id="2", command="printf '1\\n2\\n' > new")],
     ["Done."],
 )
-
-
-@contextmanager
-def reviewing(person: Person) -> Iterator[tuple[Window, OpenSession]]:
-    """Run the program with a session in which changes wait."""
-    with program(person) as application:
-        application.settings.set("apply-mode", "review")
-        window = window_of(application)
-        yield window, open_session(window, person.project)
 
 
 _FILES = ["new", "old", "new"]
@@ -79,12 +68,32 @@ def test_one_bar_sums_up_the_turn_and_undoes_all_of_it(screen: Screen, person: P
         wait_until(lambda: old.read_text() == "b\n" and (person.project / "new").exists())
         wait_until(lambda: window.chat.turn.undo_button.get_sensitive())
         assert "Redo" not in buttons(window.chat.turn)
+        # A command of the user's own that changed nothing: the turn can still be undone.
+        finish(session.conversation.run("true"))
+        wait_until(lambda: says(window.chat.turn, "2 files changed"))
+        finish(session.conversation.run("echo mine > mine.txt"))
+        wait_until(lambda: says(window.chat.turn, "1 file changed"))
+        press(window.chat.turn, "Undo")
+        wait_until(lambda: not (person.project / "mine.txt").exists())
+        assert old.read_text() == "b\n"
         _say(session, "And now?")
         wait_until(lambda: not window.chat.turn.get_reveal_child())
 
 
-def test_a_turn_that_waits_is_applied_from_the_bar(screen: Screen, person: Person) -> None:
-    with reviewing(person) as (window, session):
+def test_a_turn_that_waits_is_discarded_or_applied(screen: Screen, person: Person) -> None:
+    with program(person) as application:
+        application.settings.set("apply-mode", "review")
+        window = window_of(application)
+        session = open_session(window, person.project)
+        _begin(person, session)
+        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
+        with closing(Review(person.paths)) as review:
+            [project] = review.manager.projects()
+            review.discard_all(project)
+        window.chat.turn.emit("apply", ())
+        wait_until(lambda: says(window.chat.turn, "2 files changed · discarded"))
+        # It was never done.
+        assert "Redo" not in buttons(window.chat.turn)
         old = _begin(person, session)
         wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
         assert buttons(window.chat.turn) == ["Review", "Apply"]
@@ -93,33 +102,6 @@ def test_a_turn_that_waits_is_applied_from_the_bar(screen: Screen, person: Perso
         # It stays where it was, and the way back is beside it.
         wait_until(lambda: buttons(window.chat.turn) == ["Review", "Undo", "Apply"])
         assert not window.chat.turn.apply_button.get_sensitive()
-
-
-def test_a_discarded_turn_was_never_done_and_cannot_be_redone(
-    screen: Screen, person: Person
-) -> None:
-    with reviewing(person) as (window, session):
-        _begin(person, session)
-        wait_until(lambda: says(window.chat.turn, "2 files changed · 2 pending"))
-        with closing(Review(person.paths)) as review:
-            [project] = review.manager.projects()
-            review.discard_all(project)
-        window.chat.turn.emit("apply", ())
-        wait_until(lambda: says(window.chat.turn, "2 files changed · discarded"))
-        assert "Redo" not in buttons(window.chat.turn)
-
-
-def test_a_command_of_the_user_s_own_is_undone_in_the_bar(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, session):
-        old = _begin(person, session)
-        finish(session.conversation.run("true"))
-        # It changed nothing: the turn can still be undone.
-        wait_until(lambda: says(window.chat.turn, "2 files changed"))
-        finish(session.conversation.run("echo mine > mine.txt"))
-        wait_until(lambda: says(window.chat.turn, "1 file changed"))
-        press(window.chat.turn, "Undo")
-        wait_until(lambda: not (person.project / "mine.txt").exists())
-        assert old.read_text() != "a\nb\n"
 
 
 def test_the_turn_is_reviewed(
@@ -150,9 +132,7 @@ def test_the_turn_is_reviewed(
         assert window.changes.is_list
 
 
-def test_ignored_files_are_counted_apart_and_undone_with_the_turn(
-    screen: Screen, person: Person
-) -> None:
+def test_ignored_files_are_counted_apart_and_undone_too(screen: Screen, person: Person) -> None:
     person.run_outside("git init -q; echo '*.o' > .gitignore")
     replies: tuple[Reply, ...] = (
         [call(id="1", command="echo > a.o; echo > new")],

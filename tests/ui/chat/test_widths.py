@@ -10,8 +10,6 @@ from support.screen import Screen, draw_frames, spin_until
 from ollmsandbox.ui.chat.message_list import MessageList
 from ollmsandbox.ui.markdown.view import MarkdownView
 
-pytestmark = pytest.mark.anybody
-
 HEIGHT = 500
 KINDS = {
     # Nothing is wrapped: a guess of their heights is far too high.
@@ -79,7 +77,7 @@ class Chat:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_in_view_is_wrapped_and_drawn_wherever_the_user_goes(screen: Screen, kind: str) -> None:
-    chat = Chat(screen, [KINDS[kind].format(n) for n in range(120)])
+    chat = Chat(screen, [KINDS[kind].format(n) for n in range(80)])
     for by in (300, 100):
         chat.narrow(by)
         chat.check()
@@ -90,7 +88,7 @@ def test_all_in_view_is_wrapped_and_drawn_wherever_the_user_goes(screen: Screen,
 
 def test_a_column_waits_only_once_however_often_the_width_changes(screen: Screen) -> None:
     chat = Chat(screen, [KINDS["prose"].format(n) for n in range(50)])
-    for by in range(200, 230):
+    for by in range(200, 208):
         chat.narrow(by)
     assert len(chat.list._viewport._waiting) <= 50
 
@@ -118,9 +116,7 @@ def test_what_gets_the_focus_far_away_comes_into_view(screen: Screen, is_below: 
         " ".join(f"word{n}" for n in range(700)),
     ],
 )
-def test_what_is_read_stays_when_the_block_that_is_written_ends(
-    screen: Screen, written: str
-) -> None:
+def test_what_is_read_stays_when_a_block_in_progress_ends(screen: Screen, written: str) -> None:
     chat = Chat(screen, ["hello", ""])
     view = chat.views[0]  # the last row is made first
     view.append(f"An introduction.\n\n{written}")

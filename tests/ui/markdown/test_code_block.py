@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Code blocks in the chat."""
 
 from __future__ import annotations
 
@@ -8,8 +7,6 @@ from gi.repository import Adw, Gio, Gtk
 from support.screen import Screen, draw_frames, spin_until, texts
 
 from ollmsandbox.ui.markdown.code_block import LONGEST_LINE, MOST_LINES, CodeBlock, find_language
-
-pytestmark = pytest.mark.anybody
 
 
 @pytest.mark.parametrize(
@@ -39,16 +36,6 @@ def test_a_language_is_known_by_what_people_call_it(written: str, found: str) ->
 )
 def test_an_unknown_language_is_shown_without_colours(written: str) -> None:
     assert find_language(written) is None
-
-
-def test_it_shows_the_language_and_the_code(screen: Screen) -> None:
-    block = CodeBlock("rs", "fn main() {}")
-    screen.show(block)
-    assert texts(block)[0] == "Rust"
-    assert texts(block)[-1] == "fn main() {}"
-    assert not block.view.get_editable()
-    buffer = block.view.get_buffer()
-    spin_until(lambda: buffer.get_property("language") is find_language("rust"))
 
 
 def test_copy_takes_all_of_it_and_says_so(screen: Screen) -> None:
@@ -105,13 +92,18 @@ def test_a_long_line_scrolls_and_does_not_widen_the_window(screen: Screen) -> No
     spin_until(lambda: adjustment.get_upper() > adjustment.get_page_size())
 
 
-def test_the_colours_follow_dark_and_light(screen: Screen) -> None:
-    block = CodeBlock("py", "pass")
+def test_the_colours_are_those_of_the_language_and_follow_dark_and_light(screen: Screen) -> None:
+    block = CodeBlock("rs", "fn main() {}")
     screen.show(block)
+    assert texts(block)[0] == "Rust"
+    assert texts(block)[-1] == "fn main() {}"
+    assert not block.view.get_editable()
+    buffer = block.view.get_buffer()
+    spin_until(lambda: buffer.get_property("language") is find_language("rust"))
     manager = Adw.StyleManager.get_default()
 
     def scheme() -> str:
-        return str(block.view.get_buffer().get_property("style-scheme").get_id())
+        return str(buffer.get_property("style-scheme").get_id())
 
     try:
         manager.set_color_scheme(Adw.ColorScheme.FORCE_DARK)

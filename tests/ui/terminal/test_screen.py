@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The terminal emulation: from bytes to lines."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from ollmsandbox.ui.terminal.output import OutputFile, write_readable
 from ollmsandbox.ui.terminal.screen import MOST_COLUMNS, Screen
 from ollmsandbox.ui.terminal.style import DARK, LIGHT, StyledText, TextStyle, colours, contrast
 from ollmsandbox.ui.terminal.view import Backlog
-
-pytestmark = pytest.mark.anybody
 
 
 def shown(*pieces: bytes) -> str:

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A command's CPU, memory and disk usage, measured and drawn."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from support.timing import PATIENCE
 from ollmsandbox.ui.sessions.tool_text import clock, duration
 from ollmsandbox.ui.terminal.graph import POINTS, UsageGraph
 from ollmsandbox.ui.terminal.usage import Sample, Sampler, amount, watch
-
-pytestmark = pytest.mark.anybody
 
 # A process that starts another, which holds 80 MB and keeps a processor busy until told to end.
 _FAMILY = """

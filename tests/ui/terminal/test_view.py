@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The view of a command's output."""
 
 from __future__ import annotations
 
-import pytest
 from gi.repository import Adw, Gtk
 from support.screen import Screen, draw_frames, spin_until
 
 from ollmsandbox.ui.terminal.find import places
 from ollmsandbox.ui.terminal.view import TerminalView
-
-pytestmark = pytest.mark.anybody
 
 
 def numbered(count: int) -> bytes:
@@ -32,7 +28,12 @@ def fed(view: TerminalView, data: bytes) -> None:
 
 def test_output_is_shown_as_in_a_terminal(screen: Screen) -> None:
     view = TerminalView()
+    view.feed(b"early\n")
+    # Nothing is filled that is not on the screen.
+    assert view.text == ""
     screen.show(view)
+    spin_until(lambda: view.text == "early")
+    view.clear()
     fed(view, b"one\nprogress 10%")
     assert view.text == "one\nprogress 10%"
     fed(view, b"\rprogress 100%\n\x1b[31mred\x1b[0m\n")
@@ -175,11 +176,3 @@ def test_finding_counts_characters_as_the_view_does() -> None:
     assert places("İİ abc ABC", "abc") == [3, 7]
     assert places("aaaa", "aa") == [0, 2]
     assert places("text", "") == []
-
-
-def test_a_hidden_view_is_not_filled(screen: Screen) -> None:
-    view = TerminalView()
-    view.feed(b"early\n")
-    assert view.text == ""
-    screen.show(view)
-    spin_until(lambda: view.text == "early")
