@@ -45,9 +45,7 @@ def time_to_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "_TIME_TO_UNDO", 0)
 
 
-def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
-    screen: Screen, person: Person
-) -> None:
+def test_a_removed_project_comes_back_with_its_changes(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         finish(session.conversation.run("true"))
         keeper = Recorder(
@@ -72,9 +70,7 @@ def test_a_removed_project_that_is_opened_again_has_its_pending_changes(
         wait_until((person.project / "made").exists)
 
 
-def test_a_removal_is_undone_and_a_search_finds_the_messages(
-    screen: Screen, person: Person
-) -> None:
+def test_a_removal_is_undone_and_a_search_finds_messages(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
         finish(open_session(window, person.project).conversation.run("echo needle"))

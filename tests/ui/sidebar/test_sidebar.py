@@ -126,16 +126,17 @@ def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
         ("remove-project", "/src/parser"),
         ("new-session", "/src/parser"),
     ]
-
-
-def test_the_chosen_session_stays_chosen_when_the_list_changes(screen: Screen) -> None:
-    sidebar = Sidebar()
-    sidebar.show([PARSER])
-    sidebar.select("2")
-    sidebar.show([GONE, PARSER])
-    row = sidebar.listbox.get_selected_row()
-    assert isinstance(row, SessionRow)
-    assert row.item.id == "2"
+    # That of a session is made when it is opened.
+    (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
+    assert menu.get_popover() is None
+    menu.popup()
+    model = menu.get_menu_model()
+    assert model is not None
+    sidebar.activate_action(
+        "sidebar.delete-session", model.get_item_attribute_value(1, "target", None)
+    )
+    assert wishes[4:] == [("delete-session", "2")]
+    menu.popdown()
 
 
 def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None:
@@ -156,6 +157,7 @@ def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None
 def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
     sidebar = shown(screen, PARSER)
     row = all_of(sidebar, SessionRow)[1]
+    sidebar.select("2")
     [dot] = [image for image in all_of(row, Gtk.Image) if image.has_css_class("asks-dot")]
     assert not dot.get_visible()
     (menu,) = all_of(row, Gtk.MenuButton)
@@ -175,7 +177,7 @@ def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
     # It moves up, then it goes.
     sidebar.show([replace(PARSER, sessions=(asks, other))])
     assert [one.item.id for one in all_of(sidebar, SessionRow)] == ["2", "1"]
-    assert row.is_focus()
+    assert row.is_focus() and row.is_selected()
     sidebar.show([replace(PARSER, sessions=(other,)), GONE])
     (left,) = all_of(sidebar, SessionRow)
     assert left.item.id == "1" and left.is_focus()
@@ -236,38 +238,11 @@ def test_rows_come_and_go_a_few_in_each_turn_of_the_main_loop(screen: Screen) ->
     assert max(steps) <= 20, "each of them takes the window's time"
 
 
-def test_the_menu_of_a_session_is_made_when_it_is_opened(screen: Screen) -> None:
-    sidebar = shown(screen, PARSER)
-    wishes = heard(sidebar, "delete-session")
-    (menu,) = all_of(all_of(sidebar, SessionRow)[1], Gtk.MenuButton)
-    assert menu.get_popover() is None
-    menu.popup()
-    model = menu.get_menu_model()
-    assert model is not None
-    assert sidebar.activate_action(
-        "sidebar.delete-session", model.get_item_attribute_value(1, "target", None)
-    )
-    assert wishes == [("delete-session", "2")]
-    menu.popdown()
-
-
 READY = ConnectionItem("Ollama", ConnectionState.READY, ("qwen3:14b", "llama3"))
 FAILED = ConnectionItem("work", ConnectionState.FAILED, (), "No server answers at this address.")
 
 
-def test_the_model_in_use_is_named_with_its_state(screen: Screen) -> None:
-    chooser = ModelChooser()
-    chooser.show([READY], ("Ollama", "llama3"))
-    screen.show(chooser, 300, 60)
-    # A single connection goes without saying.
-    assert "llama3" in texts(chooser)
-    assert chooser.get_tooltip_text() == "Model: llama3, connected"
-    chooser.show([READY, FAILED], ("Ollama", "llama3"))
-    assert "Ollama, llama3" in texts(chooser)
-    assert chooser.get_tooltip_text() == "Model: Ollama, llama3, connected"
-
-
-def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
+def test_a_model_of_any_server_is_chosen_and_named_with_its_state(screen: Screen) -> None:
     chooser = ModelChooser()
     chooser.show([READY, FAILED], ("", ""))
     screen.show(chooser, 300, 60)
@@ -280,6 +255,13 @@ def test_a_model_is_chosen_from_those_of_all_servers(screen: Screen) -> None:
     rows = [row for row in all_of(popover, Gtk.ListBoxRow) if "qwen3:14b" in texts(row)]
     models.emit("row-activated", rows[0])
     assert wishes == [("chosen", "Ollama", "qwen3:14b")]
+    chooser.show([READY, FAILED], ("Ollama", "llama3"))
+    assert "Ollama, llama3" in texts(chooser)
+    assert chooser.get_tooltip_text() == "Model: Ollama, llama3, connected"
+    # A single connection goes without saying.
+    chooser.show([READY], ("Ollama", "llama3"))
+    assert "llama3" in texts(chooser)
+    assert chooser.get_tooltip_text() == "Model: llama3, connected"
 
 
 def test_many_models_can_be_filtered(screen: Screen) -> None:
