@@ -44,9 +44,7 @@ def said(session: OpenSession) -> list[str]:
     return [one.text for one in session if isinstance(one, MessageEntry)]
 
 
-def test_a_failure_offers_to_try_again_and_the_preferences_until_the_talk_goes_on(
-    talk: Talk,
-) -> None:
+def test_a_failure_offers_to_try_again_until_the_talk_goes_on(talk: Talk) -> None:
     window, session = talk
     failure = ProviderError("The server is overloaded.", "See its log.")
     session.conversation.use_model(ScriptedModel(["Half", failure], [failure], ["Good day."]))
@@ -63,9 +61,7 @@ def test_a_failure_offers_to_try_again_and_the_preferences_until_the_talk_goes_o
     wait_until(lambda: not any(map(buttons, all_of(window.chat, NoticeRow))))
 
 
-def test_a_failure_is_there_after_a_restart_and_can_be_tried_again(
-    screen: Screen, person: Person
-) -> None:
+def test_a_failure_can_be_tried_again_after_a_restart(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         session.conversation.use_model(ScriptedModel([ProviderError("The server is down.")]))
         window.chat.set_can_send("")
@@ -81,9 +77,7 @@ def test_a_failure_is_there_after_a_restart_and_can_be_tried_again(
         wait_until(lambda: said(session) == ["Hello?", "Here I am."])
 
 
-def test_a_failure_fits_into_a_narrow_window(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_fits_a_narrow_window(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     # As long as in German.
     monkeypatch.setattr(row, "_", lambda text: f"{text} and more")
     shown = NoticeRow(NoticeEntry("The server is down.", is_error=True))

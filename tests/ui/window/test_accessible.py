@@ -9,17 +9,27 @@ from pathlib import Path
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, children, texts
-from support.window import card_that, controller_of, finish, press, program, wait_until, window_of
+from support.window import (
+    card_that,
+    finish,
+    press,
+    program,
+    says,
+    session_of,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.permission.request import Answer
+from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.badge.badge import SandboxState
 from ollmsandbox.ui.changes.rows import FileRow, RunRow
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.preferences.window import Preferences
 from ollmsandbox.ui.sessions.entries import Stage
 from ollmsandbox.ui.widgets.labels import decorative_icon
 from ollmsandbox.ui.widgets.work_bar import WorkBar
-from ollmsandbox.ui.window.about import shortcuts
 from ollmsandbox.ui.window.window import Window
 
 _USED = (
@@ -62,72 +72,55 @@ def test_the_walk_finds_what_has_no_name(screen: Screen) -> None:
     box.append(Gtk.Image(icon_name="list-add-symbolic"))
     box.append(decorative_icon("list-add-symbolic"))
     assert len(_nameless(box)) == 3
+    assert _has_name(WorkBar())
 
 
-def test_the_first_page_the_side_pane_and_the_popovers(screen: Screen, person: Person) -> None:
+def test_all_that_can_be_used_has_a_name(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
         wait_until(lambda: window.welcome.verdict.has_css_class("success"))
-        assert not (found := _nameless(window)), "\n".join(found)
-        controller_of(window).open_project(str(person.project))
-        wait_until(lambda: window.chat.session is not None)
+        wait_until(lambda: window.badge.state is SandboxState.SANDBOXED)
+        for text in ("Take the Tour", "Open a Project", "Connect a Model"):
+            assert says(window.welcome, text)
+        _check(window)
+        press(window.welcome, "Take the Tour")
+        asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
         wait_until(lambda: all_of(window.sidebar, Gtk.MenuButton))
         wait_until(lambda: window.badge.get_popover() is not None)
-        assert not (found := _nameless(window)), "\n".join(found)
+        _check(window)
         # Its label does not say what it is about.
         mode = window.chat.composer.mode_button.get_first_child()
         assert mode is not None
         assert Gtk.test_accessible_has_property(mode, Gtk.AccessibleProperty.LABEL)
-
-
-def test_a_chat_with_every_kind_of_card_and_its_changes(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        press(window.welcome, "Take the Tour")
-        asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
-        assert not (found := _nameless(window)), "\n".join(found)
         assert asks.question is not None
         asks.question.button_for(Answer.DENY).emit("clicked")
-        session = window.chat.session
-        assert session is not None
+        session = session_of(window)
         wait_until(lambda: not session.is_busy)
         finish(session.conversation.run("printf 'a\\tb\\033[31mred\\n'; seq 2000; exit 3"))
         card = card_that(window, lambda card: card.entry.own and card.entry.stage is Stage.DONE)
         card.open()
         window.flap.set_reveal_flap(True)
-        assert not (found := _nameless(window)), "\n".join(found)
+        _check(window)
         wait_until(lambda: _rows(window))
         wait_until(lambda: all(_has_name_around(row) for row in _rows(window)))
         (Path(session.project or "") / "basket.py").write_text("something else\n")
         _open_file(window, "basket.py")
-        assert not (found := _nameless(window)), "\n".join(found)
+        _check(window)
+        _check_preferences(window, application)
 
 
-def test_the_preferences_and_the_dialogs(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        factory = application.factory
-        finish(
-            factory.connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1"))
-        )
-        preferences = Preferences(window, factory, application.settings)
-        preferences.present()
-        wait_until(lambda: any(r.get_title() == "one" for r in all_of(preferences, Adw.ActionRow)))
-        assert not (found := _nameless(preferences)), "\n".join(found)
-        dialog = ConnectionDialog(
-            preferences, factory.connections, Connection("", ServerKind.OLLAMA, "")
-        )
-        dialog.present()
-        assert not (found := _nameless(dialog)), "\n".join(found)
-        dialog.destroy()
-        preferences.close()
-        overlay = shortcuts()
-        assert all(one.props.title for one in all_of(overlay, Gtk.ShortcutsShortcut))
-        overlay.destroy()
-
-
-def test_a_bar_that_moves_says_what_it_is(screen: Screen) -> None:
-    assert _has_name(WorkBar())
+def _check_preferences(window: Window, application: Application) -> None:
+    connections = application.factory.connections
+    finish(connections.put(Connection("one", ServerKind.OPENAI, "http://127.0.0.1:9/v1")))
+    preferences = Preferences(window, application.factory, application.settings)
+    preferences.present()
+    wait_until(lambda: any(r.get_title() == "one" for r in all_of(preferences, Adw.ActionRow)))
+    _check(preferences)
+    dialog = ConnectionDialog(preferences, connections, Connection("", ServerKind.OLLAMA, ""))
+    dialog.present()
+    _check(dialog)
+    dialog.destroy()
+    preferences.close()
 
 
 # --- the walk ------------------------------------------------------------------------------------
@@ -166,6 +159,11 @@ def _has_name_around(row: Gtk.Widget) -> bool:
     return around is not None and Gtk.test_accessible_has_property(
         around, Gtk.AccessibleProperty.LABEL
     )
+
+
+def _check(top: Gtk.Widget) -> None:
+    found = _nameless(top)
+    assert not found, "\n".join(found)
 
 
 def _nameless(top: Gtk.Widget) -> list[str]:

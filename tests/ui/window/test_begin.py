@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 
 import pytest
-from gi.repository import Gio, GLib, Gtk
+from gi.repository import GLib
 from support.person import Person
 from support.screen import Screen, all_of, draw_frames
 from support.scripted import ScriptedModel, call
@@ -18,36 +19,20 @@ from support.window import (
     open_session,
     press,
     program,
+    toplevels,
     wait_until,
     window_of,
 )
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.engine.system import System, system_of
-from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.sessions.entries import MessageEntry
 from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
 from ollmsandbox.ui.window.window import Window
 
-pytestmark = pytest.mark.anybody
 
-
-@pytest.fixture
-def notified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the ids of notifications."""
-    names: list[str] = []
-
-    def note(_application: Application, name: str, _notification: Gio.Notification) -> None:
-        names.append(name)
-
-    monkeypatch.setattr(Application, "send_notification", note)
-    return names
-
-
-def test_it_begins_in_the_last_project_after_an_empty_session(
-    screen: Screen, person: Person
-) -> None:
+def test_it_begins_in_the_last_project_though_it_was_empty(screen: Screen, person: Person) -> None:
     other = person.home / "other"
     other.mkdir()
     with in_project(person) as (window, _session):
@@ -64,7 +49,7 @@ def test_it_begins_in_the_last_project_after_an_empty_session(
         wait_until(lambda: window.welcome.get_mapped())
 
 
-def test_what_is_typed_before_the_last_session_is_there_presses_nothing(
+def test_what_is_typed_before_there_is_a_session_does_nothing(
     screen: Screen, person: Person
 ) -> None:
     done: list[str] = []
@@ -78,8 +63,19 @@ def test_what_is_typed_before_the_last_session_is_there_presses_nothing(
         assert done == []
 
 
-def test_a_suggestion_is_sent(screen: Screen, person: Person) -> None:
+@pytest.mark.usefixtures("announced")
+def test_a_suggestion_is_sent_or_waits_for_a_model(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
+        wait_until(lambda: window.chat.connect_button.get_mapped())
+        window.chat.composer.text = "typed"
+        press(window.chat.suggestions, "Explain this project")
+        assert window.chat.composer.text == "Explain this project\n\ntyped"
+        assert list(session) == []
+        window.chat.connect_button.emit("clicked")
+        wait_until(lambda: toplevels(ConnectionDialog))
+        [dialog] = toplevels(ConnectionDialog)
+        dialog.close()
+        window.chat.composer.text = ""
         session.conversation.use_model(ScriptedModel(["All good."]))
         window.chat.set_can_send("")
         press(window.chat.suggestions, "Run the tests")
@@ -89,36 +85,13 @@ def test_a_suggestion_is_sent(screen: Screen, person: Person) -> None:
         assert (first.role, first.text) == (Role.USER, "Run the tests")
 
 
-def test_without_a_model_a_suggestion_waits_in_the_composer(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, session):
-        wait_until(lambda: window.chat.connect_button.get_mapped())
-        window.chat.composer.text = "typed"
-        press(window.chat.suggestions, "Explain this project")
-        assert window.chat.composer.text == "Explain this project\n\ntyped"
-        assert list(session) == []
-
-
-def test_connect_a_model_opens_its_dialog(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, _session):
-        wait_until(lambda: window.chat.connect_button.get_mapped())
-        window.chat.connect_button.emit("clicked")
-        wait_until(lambda: _connection_dialogs())
-        [dialog] = _connection_dialogs()
-        dialog.close()
-
-
-def _connection_dialogs() -> list[ConnectionDialog]:
-    found = [one for one in Gtk.Window.list_toplevels() if isinstance(one, ConnectionDialog)]
-    return [one for one in found if one.get_mapped()]
-
-
 def _row(window: Window, session_id: str) -> SessionRow | None:
     rows = [row for row in all_of(window.sidebar, SessionRow) if row.item.id == session_id]
     return rows[0] if rows else None
 
 
 def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
-    screen: Screen, person: Person, notified: list[str], monkeypatch: pytest.MonkeyPatch
+    screen: Screen, person: Person, announced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_front: list[bool] = []
     monkeypatch.setattr(Window, "is_active", lambda _window: bool(in_front))
@@ -127,7 +100,7 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
             ScriptedModel([call(id="1", command="echo > new")], ["Done."], ["Again."], ["More."])
         )
         finish(session.conversation.say("go"))
-        wait_until(lambda: notified == [f"turn-{session.id}"])
+        wait_until(lambda: announced == [f"turn-{session.id}"])
 
         def is_marked(row_id: str = session.id) -> bool:
             row = _row(window, row_id)
@@ -148,7 +121,7 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
         wait_until(lambda: window.chat.session is not session)
         finish(session.conversation.say("more"))
         wait_until(is_marked)
-        assert len(notified) == 1
+        assert len(announced) == 1
         controller_of(window).show_session(session.id)
         wait_until(lambda: window.chat.session is session and not is_marked())
 
@@ -176,18 +149,13 @@ def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person
 
 def test_the_menu_of_a_project_chooses_its_system(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, _session):
-        _switch(window, person, is_alpine=True)
-        _switch(window, person, is_alpine=False)
+        target = GLib.Variant.new_bytestring(os.fsencode(person.project))
+        for system in (System.ALPINE, System.HOST):
+            window.sidebar.activate_action("sidebar.switch-system", target)
+            wait_until(partial(_is_listed, window, person, system))
 
 
-def _switch(window: Window, person: Person, *, is_alpine: bool) -> None:
-    target = GLib.Variant.new_bytestring(os.fsencode(person.project))
-    window.sidebar.activate_action("sidebar.switch-system", target)
-    system = System.ALPINE if is_alpine else System.HOST
-    wait_until(lambda: system_of(person.paths, str(person.project)) is system)
-
-    def is_listed() -> bool:
-        (row,) = all_of(window.sidebar, ProjectRow)
-        return row.item.uses_alpine is is_alpine
-
-    wait_until(is_listed)
+def _is_listed(window: Window, person: Person, system: System) -> bool:
+    (row,) = all_of(window.sidebar, ProjectRow)
+    is_shown = row.item.uses_alpine is (system is System.ALPINE)
+    return is_shown and system_of(person.paths, str(person.project)) is system

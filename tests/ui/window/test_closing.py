@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window closes whatever goes wrong meanwhile, and reports what went wrong."""
 
 from __future__ import annotations
 
@@ -9,56 +8,67 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from gi.repository import Adw, Gio, Gtk
+from gi.repository import Gio
 from support.person import Person
-from support.screen import Screen, texts
+from support.screen import Screen
 from support.scripted import ScriptedModel
-from support.window import controller_of, finish, open_session, program, wait_until, window_of
+from support.window import (
+    controller_of,
+    dialog,
+    dialogs,
+    finish,
+    open_session,
+    program,
+    says,
+    session_of,
+    wait_until,
+    window_of,
+)
 
 from ollmsandbox.errors import OllmSandboxError, UnsavedError
+from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.window.controller import WindowController
 
-pytestmark = pytest.mark.anybody
-
 FULL = "The disk is full."
 
 
+def fail(*_args: object) -> None:
+    raise OllmSandboxError(FULL)
+
+
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database cannot be written."""
-
-    def fail(*_args: object) -> None:
-        raise OllmSandboxError(FULL)
-
     monkeypatch.setattr("ollmsandbox.chat.storage.history.History.keep_draft", fail)
     monkeypatch.setattr("ollmsandbox.chat.storage.history.History.create", fail)
-    return monkeypatch
 
 
-def test_a_draft_that_cannot_be_kept_is_a_question(
-    screen: Screen, person: Person, broken: pytest.MonkeyPatch
-) -> None:
+def close_twice(application: Application, part: str) -> None:
+    """Close the window, read why not, and keep it open; then close it all the same."""
+    window = window_of(application)
+    for answer in ("cancel", "confirm"):
+        window.close()
+        asked = dialog()
+        assert says(asked, part)
+        assert not controller_of(window).is_closing
+        asked.response(answer)
+        wait_until(lambda: not dialogs())
+    wait_until(lambda: application.window is None)
+
+
+@pytest.mark.usefixtures("screen", "broken")
+def test_a_draft_that_cannot_be_kept_is_a_question(person: Person) -> None:
     with program(person) as application:
-        window = window_of(application)
-        open_session(window, person.project)
-        window.chat.composer.text = "a long letter"
-        for answer in ("cancel", "confirm"):
-            window.close()
-            wait_until(_questions)
-            assert any(FULL in text for text in texts(_questions()[0]))
-            assert window.chat.composer.text == "a long letter"
-            _questions()[0].response(answer)
-            wait_until(lambda: not _questions())
-        wait_until(lambda: application.window is None)
+        open_session(window_of(application), person.project)
+        window_of(application).chat.composer.text = "a long letter"
+        close_twice(application, FULL)
 
 
+@pytest.mark.usefixtures("screen", "broken")
 def test_asked_by_the_system_it_closes_without_a_question(
-    screen: Screen,
-    person: Person,
-    broken: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    person: Person, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with program(person) as application:
         window = window_of(application)
@@ -75,22 +85,12 @@ def test_messages_that_cannot_be_written_are_a_question(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(*_args: object) -> None:
-        raise OllmSandboxError(FULL)
-
     with program(person) as application:
-        window = window_of(application)
-        session = open_session(window, person.project)
+        session = open_session(window_of(application), person.project)
         session.conversation.use_model(ScriptedModel(["An answer."]))
         monkeypatch.setattr("ollmsandbox.chat.storage.history.History.write", fail)
         finish(session.conversation.say("a question"))
-        for answer in ("cancel", "confirm"):
-            window.close()
-            wait_until(_questions)
-            assert any("would be lost" in text for text in texts(_questions()[0]))
-            _questions()[0].response(answer)
-            wait_until(lambda: not _questions())
-        wait_until(lambda: application.window is None)
+        close_twice(application, "would be lost")
     assert str(UnsavedError()) in capfd.readouterr().err
 
 
@@ -123,22 +123,12 @@ def test_work_on_changes_is_a_question(screen: Screen, person: Person) -> None:
         window = window_of(application)
         open_session(window, person.project)
         with window.changes.progress.working():
-            for answer in ("cancel", "confirm"):
-                window.close()
-                wait_until(_questions)
-                assert any(
-                    "While Changes Are Being Made" in text for text in texts(_questions()[0])
-                )
-                assert not controller_of(window).is_closing
-                _questions()[0].response(answer)
-                wait_until(lambda: not _questions())
-            wait_until(lambda: application.window is None)
+            close_twice(application, "While Changes Are Being Made")
 
 
-@pytest.mark.parametrize("how", ["open", "activate"])
-def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
-    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+@pytest.fixture
+def slow_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Sessions close when the event is set."""
     may_end = asyncio.Event()
     close_all = Sessions.close_all
 
@@ -146,10 +136,17 @@ def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
         await may_end.wait()
         await close_all(sessions)
 
+    monkeypatch.setattr(Sessions, "close_all", slow)
+    return may_end
+
+
+@pytest.mark.parametrize("how", ["open", "activate"])
+def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
+    screen: Screen, person: Person, slow_end: asyncio.Event, how: str
+) -> None:
     with program(person) as application:
         first = window_of(application)
         open_session(first, person.project)
-        monkeypatch.setattr(Sessions, "close_all", slow)
         first.close()
         wait_until(lambda: controller_of(first).is_closing)
         other = person.home / "other"
@@ -158,13 +155,12 @@ def test_a_project_opened_while_the_window_closes_opens_in_the_next_one(
             application.open([Gio.File.new_for_path(str(other))], "")
         else:
             application.activate()
-        may_end.set()
+        slow_end.set()
         wait_until(lambda: application.window not in (None, first))
         second = window_of(application)
         if how == "open":
             wait_until(lambda: second.chat.session is not None)
-            assert second.chat.session is not None
-            assert second.chat.session.project == str(other)
+            assert session_of(second).project == str(other)
         wait_until(lambda: second.is_ready)
 
 
@@ -191,25 +187,17 @@ def test_the_first_frame_of_a_window_that_has_closed_does_not_begin_the_next_one
 
 
 def test_a_request_after_a_signal_opens_no_window(
-    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+    screen: Screen, person: Person, slow_end: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_end = asyncio.Event()
-    close_all = Sessions.close_all
-
-    async def slow(sessions: Sessions) -> None:
-        await may_end.wait()
-        await close_all(sessions)
-
     # It would end the tests, too.
     monkeypatch.setattr("ollmsandbox.ui.window.closing.exit_in_time", lambda *_args: None)
     with program(person) as application:
         first = window_of(application)
         open_session(first, person.project)
-        monkeypatch.setattr(Sessions, "close_all", slow)
         application._on_signal(signal.SIGTERM)
         wait_until(lambda: controller_of(first).is_closing)
         application.activate()
-        may_end.set()
+        slow_end.set()
         wait_until(lambda: application.window is not first)
         assert application.window is None
 
@@ -228,14 +216,10 @@ def test_a_disk_that_does_not_answer_is_a_question(
         window.chat.composer.text = "a long letter"
         try:
             window.close()
-            wait_until(_questions)
-            assert any("not responding" in text for text in texts(_questions()[0]))
-            _questions()[0].response("cancel")
-            wait_until(lambda: not _questions())
+            asked = dialog()
+            assert says(asked, "not responding")
+            asked.response("cancel")
+            wait_until(lambda: not dialogs())
             assert not controller_of(window).is_closing
         finally:
             may_go_on.set()
-
-
-def _questions() -> list[Adw.MessageDialog]:
-    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Adw.MessageDialog)]

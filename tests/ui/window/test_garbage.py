@@ -16,8 +16,6 @@ from ollmsandbox.ui.markdown.view import MarkdownView
 from ollmsandbox.ui.widgets.scheduling import is_late
 from ollmsandbox.ui.window.garbage import keep_smooth
 
-pytestmark = pytest.mark.anybody
-
 
 class Knot:
     """An object that references itself."""
@@ -35,9 +33,7 @@ def collector() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_reference_cycles_are_freed_by_the_main_thread_only(
-    screen: Screen, collector: None
-) -> None:
+def test_cycles_are_freed_by_the_main_thread_only(screen: Screen, collector: None) -> None:
     keep_smooth(lambda: 0)
     knot = weakref.ref(Knot())
     threads: set[int] = set()

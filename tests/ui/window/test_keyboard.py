@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything can be reached, used and left with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -7,10 +6,12 @@ import asyncio
 
 import pytest
 from gi.repository import Gtk
+from support.chat import press_shortcut
 from support.person import Person
 from support.screen import Screen, all_of, spin_until, texts
 from support.scripted import ScriptedModel, call
 from support.window import (
+    button,
     buttons,
     card_that,
     controller_of,
@@ -21,6 +22,7 @@ from support.window import (
     program,
     says,
     session_of,
+    toplevels,
     wait_until,
     window_of,
 )
@@ -33,7 +35,6 @@ from ollmsandbox.ui.sidebar import controller
 from ollmsandbox.ui.sidebar.rows import SessionRow
 from ollmsandbox.ui.widgets.actions import Action
 from ollmsandbox.ui.widgets.focus import FocusKeeper
-from ollmsandbox.ui.window.about import show_shortcuts
 from ollmsandbox.ui.window.window import Window
 
 FORWARD, BACKWARD = Gtk.DirectionType.TAB_FORWARD, Gtk.DirectionType.TAB_BACKWARD
@@ -71,6 +72,16 @@ def test_what_is_opened_with_the_keyboard_has_it(screen: Screen, person: Person)
         window.chat.focus_composer()
         window.activate_action("win.toggle-changes", None)
         wait_until(lambda: _focus(window).is_ancestor(window.changes_pane))
+        wait_until(lambda: window.flap.get_reveal_progress() == 1)
+        window.chat.focus_composer()
+        stops = set()
+        for _step in range(40):
+            assert window.child_focus(FORWARD)
+            stops.add(_focus(window))
+        # An empty page is none.
+        assert not [one for one in stops if isinstance(one, Gtk.ScrolledWindow)]
+        assert window.fill_button in stops
+        window.fill_button.grab_focus()
         window.activate_action("win.toggle-changes", None)
         wait_until(lambda: _focus(window) is window.chat.composer.view)
         # Also a question, by the row of its session.
@@ -88,29 +99,11 @@ def test_what_is_opened_with_the_keyboard_has_it(screen: Screen, person: Person)
         wait_until(asking.done)
 
 
-def test_an_empty_page_is_no_stop_and_closing_the_changes_leads_to_the_composer(
-    screen: Screen, person: Person
-) -> None:
-    with in_project(person) as (window, _session):
-        window.flap.set_reveal_flap(True)
-        wait_until(lambda: window.flap.get_reveal_progress() == 1)
-        window.chat.focus_composer()
-        stops = set()
-        for _step in range(40):
-            assert window.child_focus(FORWARD)
-            stops.add(_focus(window))
-        assert not [one for one in stops if isinstance(one, Gtk.ScrolledWindow)]
-        assert window.fill_button in stops
-        window.fill_button.grab_focus()
-        window.activate_action("win.toggle-changes", None)
-        assert _focus(window) is window.chat.composer.view
-
-
 def test_an_insensitive_widget_passes_the_focus_on(screen: Screen) -> None:
     box = Gtk.Box()
     before, pressed, beside = (Gtk.Button(label=name) for name in ("before", "pressed", "beside"))
-    for button in (before, pressed, beside):
-        box.append(button)
+    for one in (before, pressed, beside):
+        box.append(one)
     window = screen.show(box)
     keeper = FocusKeeper(window)
     pressed.grab_focus()
@@ -121,26 +114,9 @@ def test_an_insensitive_widget_passes_the_focus_on(screen: Screen) -> None:
     assert keeper is not None
 
 
-def test_a_run_is_folded_and_undone_and_the_keyboard_stays_there(
+def test_the_keyboard_stays_at_its_row_and_goes_back_by_steps(
     screen: Screen, person: Person
 ) -> None:
-    with in_project(person) as (window, session):
-        finish(session.conversation.run("echo 1 > a"))
-        card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
-        card.show_button.emit("clicked")
-        # It goes where one is led to.
-        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
-        assert len(all_of(window.changes, FileRow)) == 1
-        _focus(window).activate()
-        wait_until(lambda: _has_focus(window, RunRow, "pan-end-symbolic"))
-        _press_tab(window)
-        assert texts(_focus(window)) == ["Undo"]
-        _focus(window).activate()
-        wait_until(lambda: _focused_texts(window) == ["Redo"])
-        assert not (person.project / "a").exists()
-
-
-def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
 
         def run(command: str) -> None:
@@ -151,9 +127,12 @@ def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, perso
         finish(session.conversation.run("echo 1 > a"))
         card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
         card.show_button.emit("clicked")
+        # It goes where one is led to.
         wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
+        wait_until(lambda: len(all_of(window.changes, FileRow)) == 1)
         _press_tab(window)
         assert texts(_focus(window)) == ["Undo"]
+        # Commands that end do not move it.
         run("echo 2 > b")
         wait_until(lambda: _focused_texts(window) == ["Undo"])
         assert _focus(window).get_ancestor(RunRow) is all_of(window.changes, RunRow)[1]
@@ -161,25 +140,25 @@ def test_the_keyboard_stays_at_its_row_when_a_command_ends(screen: Screen, perso
         assert file is not None and file.grab_focus()
         run("echo 3 > c")
         wait_until(lambda: _focused_texts(window)[:1] == ["a"])
-
-
-def test_back_goes_one_step_at_a_time(screen: Screen, person: Person) -> None:
-    with in_project(person) as (window, session):
-        finish(session.conversation.run("echo 1 > a"))
-        card = card_that(window, lambda card: card.entry.stage is Stage.DONE)
-        card.show_button.emit("clicked")
-        wait_until(lambda: len(all_of(window.changes, FileRow)) == 1)
-        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
-        window.changes.list_view.emit("activate", 1)
+        # To the file, and back to it.
+        window.changes.list_view.emit("activate", len(window.changes.items) - 1)
         wait_until(lambda: window.changes.page is not None)
         window.activate_action("win.back", None)
         wait_until(lambda: window.changes.page is None)
-        # At the file that one came from.
         wait_until(lambda: _focused_texts(window)[:1] == ["a"])
         window.activate_action("win.toggle-changes", None)
         assert _focus(window) is window.chat.composer.view
         window.activate_action("win.back", None)
         assert _focus(window).is_ancestor(window.sidebar)
+        # Neither folding nor undoing loses it.
+        card.show_button.emit("clicked")
+        wait_until(lambda: _has_focus(window, RunRow, "pan-down-symbolic"))
+        _focus(window).activate()
+        wait_until(lambda: _has_focus(window, RunRow, "pan-end-symbolic"))
+        button(all_of(window.changes, RunRow)[-1], "Undo").grab_focus()
+        _focus(window).activate()
+        wait_until(lambda: _focused_texts(window) == ["Redo"])
+        assert not (person.project / "a").exists()
 
 
 def test_where_one_pane_covers_the_others_the_keyboard_is_in_the_one_that_is_seen(
@@ -252,15 +231,16 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
 def test_each_shortcut_is_listed_with_its_keys(screen: Screen, person: Person) -> None:
     with program(person) as application:
         window = window_of(application)
-        show_shortcuts(window)
-        overlay = window.get_help_overlay()
-        assert overlay is not None
+        window.activate_action("win.show-help-overlay", None)
+        wait_until(lambda: toplevels(Gtk.ShortcutsWindow))
+        [overlay] = toplevels(Gtk.ShortcutsWindow)
+        assert overlay.get_transient_for() is window
         listed = all_of(overlay, Gtk.ShortcutsShortcut)
-        assert [one.props.title for one in listed if not one.props.accelerator] == []
-        overlay.close()
+        assert listed and all(one.props.title and one.props.accelerator for one in listed)
+        overlay.destroy()
 
 
-def test_a_project_that_was_moved_is_located(
+def test_a_moved_project_is_located(
     screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = person.home / "moved"
@@ -303,11 +283,11 @@ def test_code_is_read_from_left_to_right_everywhere(screen: Screen) -> None:
         screen.show(view)
         view.show_texts("a\nb\n", "a\nc\n", "x.py")
         spin_until(lambda: view.is_loaded)
-        button = next(one for one in all_of(view, Gtk.Button) if texts(one) == ["Undo"])
-        row = button.get_parent()
+        undo = next(one for one in all_of(view, Gtk.Button) if texts(one) == ["Undo"])
+        row = undo.get_parent()
         assert row is not None and row.get_direction() is Gtk.TextDirection.LTR
         # However narrow it is, what can be done is to be seen.
-        assert row.get_first_child() is button
+        assert row.get_first_child() is undo
     finally:
         Gtk.Widget.set_default_direction(Gtk.TextDirection.LTR)
 
@@ -318,13 +298,7 @@ def _listed(window: Window) -> list[str]:
 
 def _press_undo(window: Window) -> bool:
     """Return whether the window handles the key when a focused text does not."""
-    for keys in window.observe_controllers():
-        for one in keys if isinstance(keys, Gtk.ShortcutController) else ():
-            assert isinstance(one, Gtk.Shortcut)
-            trigger, action = one.get_trigger(), one.get_action()
-            if trigger is not None and action is not None and trigger.to_string() == "<Control>z":
-                return action.activate(Gtk.ShortcutActionFlags(0), window, None)
-    raise AssertionError("there is no such key")
+    return press_shortcut(window, "<Control>z")
 
 
 def _press_tab(window: Window) -> None:

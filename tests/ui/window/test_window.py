@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window as a whole: the tour from the first page until a change is undone."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from pathlib import Path
 
-from gi.repository import Gtk
+import pytest
 from support.person import Person
 from support.probe import look
-from support.screen import Screen, texts
+from support.screen import Screen, popover_of, texts
+from support.scripted import ScriptedModel
 from support.timing import PATIENCE
 from support.window import (
     allow_once,
@@ -21,27 +22,24 @@ from support.window import (
     in_project,
     press,
     program,
+    say,
     says,
     session_of,
     wait_until,
     window_of,
 )
 
+from ollmsandbox.chat.providers.tour.model import TourModel
+from ollmsandbox.chat.storage.history import History
+from ollmsandbox.chat.storage.stored import SessionInfo
+from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.ui.application import main
 from ollmsandbox.ui.badge.badge import SandboxBadge, SandboxState
 from ollmsandbox.ui.sessions.entries import Stage
+from ollmsandbox.ui.sessions.open_session import OpenSession
+from ollmsandbox.ui.settings import SCHEMA
 from ollmsandbox.ui.window.welcome import Welcome
 from ollmsandbox.ui.window.window import Window
-
-
-def test_the_first_start_says_that_it_is_safe_and_what_to_do(
-    screen: Screen, person: Person
-) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        for text in ("Take the Tour", "Open a Project", "Connect a Model"):
-            assert says(window.welcome, text)
-        wait_until(lambda: window.welcome.verdict.has_css_class("success"))
-        wait_until(lambda: window.badge.state is SandboxState.SANDBOXED)
 
 
 def test_a_missing_part_is_shown_with_its_remedy(screen: Screen, person: Person) -> None:
@@ -54,36 +52,6 @@ def test_a_missing_part_is_shown_with_its_remedy(screen: Screen, person: Person)
     assert says(page, "Install ")
     # With a sign of warning before it, that would be read as its opposite.
     assert not says(page, "Bubblewrap is installed")
-
-
-def test_a_tour_is_taken_and_its_change_undone(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        press(window.welcome, "Take the Tour")
-        asks = card_that(window, lambda card: card.entry.stage is Stage.ASKING)
-        assert asks.question is not None
-        press(asks.question, "Deny")
-        wait_until(lambda: not session_of(window).is_busy)
-        assert says(asks, "Denied")
-        sample = Path(session_of(window).project or "")
-        edited = card_that(window, lambda card: card.entry.call.name == "edit_file")
-        changed = (sample / "basket.py").read_bytes()
-        assert says(edited, "basket.py")
-        wait_until(lambda: says(window.chat.turn, "changed"))
-        press(window.chat.turn, "Undo")
-        wait_until(lambda: (sample / "basket.py").read_bytes() != changed)
-
-
-def test_a_command_of_the_user_needs_no_model(screen: Screen, person: Person) -> None:
-    (person.project / "here").write_text("old")
-    with in_project(person) as (window, _session):
-        wait_until(lambda: says(window.chat, "without one"))
-        wait_until(lambda: says(window.chat, "sandbox"))
-        window.chat.composer.text = "!echo new > here; echo done"
-        window.chat.composer.send_button.emit("clicked")
-        card_that(window, lambda card: card.entry.stage is Stage.DONE)
-        assert (person.project / "here").read_text() == "new\n"
-        wait_until(lambda: says(window.chat.turn, "1 file changed"))
 
 
 def test_a_session_continues_after_a_restart(screen: Screen, person: Person) -> None:
@@ -187,20 +155,104 @@ def test_a_project_that_is_gone_says_so(screen: Screen, person: Person) -> None:
         wait_until(lambda: not says(window.sidebar, "Folder not found"))
 
 
-def test_the_shortcuts_are_listed(screen: Screen, person: Person) -> None:
-    with program(person) as application:
-        window = window_of(application)
-        window.activate_action("win.show-help-overlay", None)
-        wait_until(_shortcuts)
-        for overlay in _shortcuts():
-            assert overlay.get_transient_for() is window
-            overlay.destroy()
-
-
-def _shortcuts() -> list[Gtk.ShortcutsWindow]:
-    return [one for one in Gtk.Window.list_toplevels() if isinstance(one, Gtk.ShortcutsWindow)]
-
-
 def _popover_says(badge: SandboxBadge, part: str) -> bool:
     popover = badge.get_popover()
     return popover is not None and any(part in text for text in texts(popover))
+
+
+def test_a_damaged_database_that_was_set_aside_is_reported(screen: Screen, person: Person) -> None:
+    person.paths.data.mkdir(parents=True)
+    person.paths.database.write_bytes(b"no database at all" * 500)
+    with program(person) as application:
+        window = window_of(application)
+        wait_until(lambda: says(window.notices, "The database was damaged"), 60)
+        assert window.notices.get_reveal_child()
+        press(window.notices, "Dismiss")
+        assert not window.notices.get_reveal_child()
+        assert not application.factory.manager.store.notices
+
+
+def test_an_unwritable_home_folder_is_reported_and_nothing_is_started(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "somewhere")
+    assert main(["ollmsandbox"], f"{SCHEMA}.Homeless") == 1
+    told = capfd.readouterr().err
+    assert told.startswith("ollmsandbox: ")
+    assert "Traceback" not in told
+
+
+def _is_at(session: OpenSession, stop: int) -> bool:
+    return session.tour_stop == stop
+
+
+def test_the_tour_stops_five_times_and_its_sample_can_be_removed(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with program(person) as application:
+        monkeypatch.setattr(TourModel, "stops", (2, 5, 6, 7, 8))
+        window = window_of(application)
+        press(window.welcome, "Take the Tour")
+        wait_until(lambda: window.chat.session is not None)
+        session = session_of(window)
+        for stop in range(1, 6):
+            if stop == 4:
+                wait_until(lambda: any(e.stage is Stage.ASKING for e in session.asking()))
+                allow_once(window)
+            wait_until(partial(_is_at, session, stop))
+            assert texts(window.chat.tour) == [f"Tour: {stop} of 5", "Next"]
+            # It waits for the user, so nothing says that the model works.
+            assert not window.chat.activity.get_visible()
+            press(window.chat.tour, "Next")
+        wait_until(lambda: session.is_tour_over)
+        ends = ["Remove the Sample", "Open a Project", "Connect a Model"]
+        wait_until(lambda: buttons(window.chat.tour) == ends)
+        assert session.project is not None
+        folder = Path(session.project)
+        assert (folder / "basket.py").exists()
+        press(window.chat.tour, "Remove the Sample")
+        wait_until(lambda: not folder.exists())
+        wait_until(lambda: "No Projects Yet" in texts(window.sidebar))
+    visible = [one.name for one in person.home.iterdir() if not one.name.startswith(".")]
+    assert visible == [] or visible == [person.project.name]
+
+
+def test_sessions_and_connections_of_a_terminal_appear(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, _session):
+        now = time.time()
+        manager = ProjectManager(person.paths)
+        History(manager).create(
+            SessionInfo("other", "from a terminal", str(person.project), "", "", now, now)
+        )
+        History(manager).keep_draft("other", "so that it is listed")
+        manager.close()
+        wait_until(lambda: says(window.sidebar, "from a terminal"))
+        done = person.cli("connections", "add", "shed", "http://127.0.0.1:9", "--kind", "ollama")
+        assert done.returncode == 0, done.stderr
+        popover = popover_of(controller_of(window).model_chooser)
+        wait_until(lambda: says(popover, "shed"))
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_the_model_names_a_session_once(screen: Screen, person: Person, renamed: bool) -> None:
+    with in_project(person) as (window, session):
+        window._settings.set("name-sessions", value=True)
+        may_answer = asyncio.Event()
+        model = ScriptedModel([may_answer, "Good day."], ["A greeting"], ["Again."])
+        session.conversation.use_model(model)
+        window.chat.set_can_send("")
+        say(window, "hello")
+        if renamed:
+            wait_until(lambda: says(window.sidebar, "hello"))
+            controller_of(window).tasks.start(
+                controller_of(window).sessions.rename(session.id, "mine")
+            )
+            wait_until(lambda: says(window.sidebar, "mine"))
+        may_answer.set()
+        title = "mine" if renamed else "A greeting"
+        wait_until(lambda: window.title.get_title() == title)
+        say(window, "more")
+        wait_until(lambda: not session.is_busy and len(model.seen) >= 2)
+        assert window.title.get_title() == title

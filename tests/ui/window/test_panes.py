@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The room that the changes take in the window: beside the chat, or all of it."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from support.person import Person
 from support.screen import Screen, children, draw_frames
 from support.window import controller_of, finish, in_project, wait_until
 
+from ollmsandbox.ui.badge import badge
 from ollmsandbox.ui.window.window import Window
 
 
@@ -66,9 +66,7 @@ def _is_about(window: Window, width: int) -> bool:
     return abs(window.get_width() - width) < 20
 
 
-def test_without_animations_the_sidebar_is_as_wide_as_before_a_narrow_window(
-    window: Window,
-) -> None:
+def test_without_animations_the_sidebar_keeps_its_width(window: Window) -> None:
     settings = Gtk.Settings.get_default()
     assert settings is not None
     # A decoration layout with a button, which moves to the sidebar of a narrow window.
@@ -88,22 +86,28 @@ def test_without_animations_the_sidebar_is_as_wide_as_before_a_narrow_window(
         settings.props.gtk_enable_animations, settings.props.gtk_decoration_layout = before
 
 
-def test_the_changes_fill_the_window_until_they_are_hidden(window: Window) -> None:
+def test_the_changes_open_at_once_and_fill_the_window_until_hidden(window: Window) -> None:
     window.fill_button.set_active(True)
     wait_until(lambda: window.changes_pane.get_width() >= window.get_width() - 10)
     assert not window.side_pane.get_visible()
     window.activate_action("win.toggle-changes", None)
     wait_until(lambda: window.chat.get_mapped() and window.side_pane.get_mapped())
     assert not window.fill_button.get_active()
+    seen: list[float] = []
+    progress = window.flap.get_reveal_progress
+    wait_until(lambda: not progress())
+    draw_frames(window)
+    window.flap.connect("notify::reveal-progress", lambda *_: seen.append(progress()))
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: progress() == 1)
+    assert set(seen) <= {0, 1}
 
 
-def test_words_of_an_answer_do_not_restyle_the_whole_window(window: Window) -> None:
+def test_neither_words_nor_opening_the_changes_restyle_the_chat(window: Window) -> None:
     # The leaflet's shadows, whose styles it sets at each layout, must not precede its pages.
     first = next(children(window.leaflet))
     assert first in (window.flap, window.side_pane)
 
-
-def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     def styles() -> list[list[str]]:
         """The style classes of all that the messages are in, and of what precedes it."""
         found, widget = [], window.chat.column._box.get_parent()
@@ -123,18 +127,6 @@ def test_opening_the_changes_does_not_restyle_the_chat(window: Window) -> None:
     wait_until(lambda: not window.flap.get_reveal_progress())
     draw_frames(window)
     assert styles() == beside
-
-
-def test_the_changes_open_at_once(window: Window) -> None:
-    seen: list[float] = []
-    progress = window.flap.get_reveal_progress
-    window.activate_action("win.toggle-changes", None)
-    wait_until(lambda: not progress())
-    draw_frames(window)
-    window.flap.connect("notify::reveal-progress", lambda *_: seen.append(progress()))
-    window.activate_action("win.toggle-changes", None)
-    wait_until(lambda: progress() == 1)
-    assert set(seen) <= {0, 1}
 
 
 def test_in_a_narrow_window_the_keyboard_follows_the_changes(window: Window) -> None:
@@ -173,3 +165,63 @@ def test_changes_that_are_swiped_away_leave_the_keyboard_to_the_composer(window:
     wait_until(lambda: not window.flap.get_reveal_progress())
     draw_frames(window)
     assert window.get_focus() == window.chat.composer.view
+
+
+def test_the_changes_get_the_room_of_a_hidden_side_pane(window: Window) -> None:
+    side, before = window.side_pane.get_width(), window.changes_pane.get_width()
+    wait_until(lambda: window.sidebar.search.get_mapped())
+    window.sidebar.search.grab_focus()
+    window.activate_action("win.toggle-side-pane", None)
+    wait_until(lambda: window.changes_pane.get_width() == before + side)
+    assert not window.side_pane.get_mapped() and not window.side_button.get_active()
+    # The keyboard is left with the composer.
+    wait_until(lambda: window.chat.composer.view.has_focus())
+    window.activate_action("win.toggle-side-pane", None)
+    wait_until(lambda: window.changes_pane.get_width() == before)
+    assert window.side_pane.get_mapped()
+
+
+def test_the_side_pane_stays_hidden_and_as_narrow_as_it_was(window: Window) -> None:
+    window.side_pane.resize(210)
+    window.side_pane.emit("resized", 210)
+    wait_until(lambda: window.side_pane.get_width() == 210)
+    window.activate_action("win.toggle-side-pane", None)
+    assert window._settings.number("side-width") == 210
+    assert not window._settings.boolean("show-side-pane")
+    # The way to it shows it again.
+    window.activate_action("win.back", None)
+    assert window._settings.boolean("show-side-pane")
+    wait_until(lambda: window.side_pane.get_width() == 210)
+
+
+def test_a_hidden_side_pane_is_a_page_of_its_own_where_there_is_no_room(window: Window) -> None:
+    window.activate_action("win.toggle-changes", None)
+    wait_until(lambda: not window.flap.get_reveal_progress())
+    window.activate_action("win.toggle-side-pane", None)
+    _resize(window, 360)
+    assert window.side_button.get_mapped()
+    window.activate_action("win.toggle-side-pane", None)
+    wait_until(lambda: window.leaflet.get_folded() and window.sidebar.get_mapped())
+    window.activate_action("win.toggle-side-pane", None)
+    wait_until(lambda: window.chat.get_mapped())
+
+
+def test_a_long_text_of_the_badge_leaves_the_window_narrow(
+    screen: Screen, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "Dans un bac à sable, sans réseau, et davantage encore"
+    monkeypatch.setattr(badge, "_", lambda _text: text)
+    with in_project(person) as (window, _session):
+        _resize(window, 1100)
+        wait_until(lambda: window.badge.state is badge.SandboxState.SANDBOXED)
+        _resize(window, 360)
+        # Its tooltip has the text then.
+        assert not window.badge.label.get_visible() and window.badge.get_has_tooltip()
+        assert window.badge.label.get_label() == text
+
+
+def _resize(window: Window, width: int) -> None:
+    window.set_default_size(width, 700)
+    # The frame of the window comes with it.
+    wait_until(lambda: abs(window.get_width() - width) < 60)
+    draw_frames(window)
