@@ -67,16 +67,6 @@ def test_a_message_of_the_user_stands_at_the_side(place: Place) -> None:
     assert len(right) == 1
 
 
-def test_a_model_is_named_again_only_after_another_one(place: Place) -> None:
-    for name in ("qwen3", "qwen3", "llama", "qwen3"):
-        place.chat.person("Hello")
-        place.chat.agent("Good day.", model=name)
-    place.settle()
-    answers = [row for row in all_of(place.view, MessageRow) if "Good day." in texts(row)]
-    named = [texts(row)[0] for row in answers]
-    assert named == ["qwen3", "Good day.", "llama", "qwen3"]
-
-
 def test_an_answer_grows(place: Place) -> None:
     tell = place.chat.talk.tell
     tell(StateChanged(ConversationState.STREAMING), ThinkingGrew("Let me "), ThinkingGrew("see."))
@@ -108,24 +98,19 @@ def test_an_answer_grows(place: Place) -> None:
     assert len(all_of(place.view, MessageRow)) == 1
 
 
-def test_an_answer_that_broke_off_says_so(place: Place) -> None:
+def test_an_answer_may_break_off_be_corrected_or_be_withdrawn(place: Place) -> None:
     place.chat.talk.tell(TextGrew("Half of"))
     place.chat.agent("Half of", partial=True)
     spin_until(lambda: any("cut short" in text for text in texts(place.view)))
-
-
-def test_a_call_that_was_written_as_text_does_not_stay_in_the_answer(place: Place) -> None:
+    # A call that was written as text is one.
     place.chat.talk.tell(TextGrew("I look.\n\n<tool_call>run_command"))
     spin_until(lambda: any("tool_call" in text for text in texts(place.view)))
     place.chat.agent("I look.")
     spin_until(lambda: not any("tool_call" in text for text in texts(place.view)))
     assert "I look." in texts(place.view)
-
-
-def test_a_withdrawn_reply_is_removed(place: Place) -> None:
     place.chat.person("Hello")
     place.chat.talk.tell(TextGrew("Nonsense"), ReplyWithdrawn())
-    spin_until(lambda: len(all_of(place.view, MessageRow)) == 1)
+    spin_until(lambda: len(all_of(place.view, MessageRow)) == 3)
 
 
 def test_notices_stand_between_the_messages(place: Place) -> None:
@@ -369,7 +354,7 @@ def test_the_user_s_own_message_is_always_in_view(place: Place) -> None:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
+def test_a_model_is_named_once_in_a_turn_and_again_only_after_another_one(place: Place) -> None:
     chat = place.chat
     chat.person("go")
     chat.agent("first")
@@ -379,9 +364,13 @@ def test_a_model_is_named_once_in_a_turn(place: Place) -> None:
     chat.person("again")
     chat.agent("third")
     chat.agent("other", model="llama3")
-    spin_until(lambda: len(all_of(place.view, MessageRow)) == 6)
+    for name in ("qwen3", "qwen3", "llama3"):
+        chat.person("Hello")
+        chat.agent("Good day.", model=name)
+    place.settle()
     names = [texts(row)[0] for row in all_of(place.view, MessageRow)]
-    assert names == ["go", "qwen3:14b", "second", "again", "qwen3:14b", "llama3"]
+    assert names[:6] == ["go", "qwen3:14b", "second", "again", "qwen3:14b", "llama3"]
+    assert names[6:] == ["Hello", "qwen3", "Hello", "Good day.", "Hello", "llama3"]
 
 
 def everything(place: Place) -> None:

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions in the window, answered from outside by mouse and by keyboard."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
 
-import pytest
 from support.desktop import AT_REST, Outside, is_not, program
 from support.person import Person
 from support.servers.http import Replay, Reply, delta, document, finish, sse
 
 from ollmsandbox.tools.questions import WITH_NETWORK
-
-pytestmark = pytest.mark.anybody
 
 LASTING = (
     "Allow This Command in This Session",
@@ -22,14 +18,14 @@ LASTING = (
 )
 
 
-def test_a_question_has_the_keyboard_escape_is_no_and_a_letter_is_its_button(
-    person: Person,
-) -> None:
-    with Replay(_model([["touch a", "touch b"]])) as server:
+def test_a_question_has_the_keyboard_escape_is_no_a_letter_its_button(person: Person) -> None:
+    with Replay(_model([["touch a", "touch b"]], network=True)) as server:
         _connect(person, server)
-        with program(person, f"{person.project}/", ask_every_command=True) as window:
+        with program(person, f"{person.project}/") as window:
             window.say("go")
             window.wait_focus("Deny")
+            # A screen reader says all of it.
+            window.wait_for(WITH_NETWORK.format(command="touch a"))
             window.press("Escape", then=lambda: window.reads("Denied, did not run"))
             window.until(lambda: _is_asked(window, "touch b"), "the next one is asked")
             window.wait_focus("Deny")
@@ -80,19 +76,6 @@ def test_each_kind_of_answer_counts_as_long_as_it_says(person: Person) -> None:
             window.wait_for("Round 2 is over.")
             window.wait_for("Always denied, did not run")
             window.close()
-
-
-def test_a_screen_reader_says_the_whole_network_question(person: Person) -> None:
-    with Replay(_model([["touch a"]], network=True)) as server:
-        _connect(person, server)
-        with program(person, f"{person.project}/") as window:
-            window.say("go")
-            window.wait_focus("Deny")
-            window.wait_for(WITH_NETWORK.format(command="touch a"))
-            window.press("Escape", then=lambda: window.reads("Denied, did not run"))
-            window.wait_for("Round 1 is over.")
-            window.close()
-    assert not (person.project / "a").exists()
 
 
 def _open_menu(window: Outside) -> None:

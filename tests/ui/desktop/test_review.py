@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reviewing changes from outside with the keyboard alone: both versions of a file, each action, and
-back."""
 
 from __future__ import annotations
 
-import pytest
 from support.desktop import Outside, program
 from support.person import Person
 from support.screen_reader import Node
-
-pytestmark = pytest.mark.anybody
 
 # It waits for the user, who changes the same file meanwhile.
 _COMMAND = (

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The window from opening to closing, with the user's own commands, driven from outside."""
 
 from __future__ import annotations
 
@@ -7,30 +6,21 @@ import signal
 import subprocess
 from functools import partial
 
-import pytest
 from support.desktop import CLOSING, is_not, program, start
 from support.person import Person
 from support.timing import PATIENCE
 
 from ollmsandbox.project.jobs import project_lock
 
-pytestmark = pytest.mark.anybody
 
-
-def test_the_user_types_a_command(person: Person) -> None:
+def test_a_command_is_typed_and_a_second_start_uses_the_same_window(person: Person) -> None:
+    other = person.home / "another"
+    other.mkdir()
     with program(person, f"{person.project}/") as window:
         window.say("!echo typed > here; echo it ran")
         window.wait_for("1 file changed")
         assert (person.project / "here").read_text() == "typed\n"
         window.click("button", "Undo", then=lambda: not (person.project / "here").exists())
-        window.close()
-
-
-def test_a_second_start_opens_its_folder_in_the_window_that_is_there(person: Person) -> None:
-    other = person.home / "another"
-    other.mkdir()
-    with program(person, f"{person.project}/") as window:
-        window.wait_for("project")
         second = start(person, f"{other}/")
         assert second.wait(PATIENCE) == 0
         window.wait_for("another")
@@ -38,7 +28,7 @@ def test_a_second_start_opens_its_folder_in_the_window_that_is_there(person: Per
         window.close()
 
 
-def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
+def test_closing_while_a_command_runs_is_asked_and_a_restart_goes_on(person: Person) -> None:
     with program(person, f"{person.project}/") as window:
         window.say("!touch began; sleep 98761")
         window.wait_for("Running")
@@ -51,6 +41,11 @@ def test_closing_while_a_command_runs_is_a_question(person: Person) -> None:
         window.wait_end()
     assert (person.project / "began").exists()
     assert not _processes("sleep 98761")
+    with program(person) as window:
+        window.wait_for("$ touch began; sleep 98761")
+        window.say("!echo and after it")
+        window.wait_for("$ echo and after it. Your command · Succeeded")
+        window.close()
 
 
 def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> None:
@@ -65,18 +60,6 @@ def test_asked_by_the_system_it_ends_soon_and_loses_nothing(person: Person) -> N
     assert not _processes("sleep 98762")
     assert not (person.project / "began").exists()
     assert "began" in person.cli("run", "-c", "ls").stdout
-
-
-def test_a_restart_continues_the_session(person: Person) -> None:
-    with program(person, f"{person.project}/") as window:
-        window.say("!echo said before the restart")
-        window.wait_for("Succeeded")
-        window.close()
-    with program(person) as window:
-        window.wait_for("$ echo said before the restart")
-        window.say("!echo and after it")
-        window.wait_for("$ echo and after it. Your command · Succeeded")
-        window.close()
 
 
 def _processes(words: str) -> str:

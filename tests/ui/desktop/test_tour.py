@@ -15,9 +15,7 @@ _TYPE = re.compile(r"(Gtk|Adw|Ollm)[A-Z]\w+")
 _USED = ("button", "toggle button", "text box", "search box", "combo box", "check box", "switch")
 
 
-def test_the_tour_is_taken_with_the_mouse_a_deletion_undone_and_nothing_is_without_a_name(
-    person: Person,
-) -> None:
+def test_the_tour_is_taken_its_deletion_undone_and_all_has_a_name(person: Person) -> None:
     with program(person) as window:
         window.wait_for("Sandboxed, no network")
         _has_names(window)

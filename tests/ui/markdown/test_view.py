@@ -69,10 +69,10 @@ def test_every_block_is_there(screen: Screen) -> None:
     assert "def f():\n    return 1" in seen
     assert seen[-1] == "The end, <b>not</b> markup & so on."
     assert one_of(view, Gtk.CheckButton).get_active()
-    heading, text, *_ = all_of(view, Gtk.Label)
+    heading, paragraph, *_ = all_of(view, Gtk.Label)
     assert heading.get_accessible_role() is Gtk.AccessibleRole.HEADING
     assert heading.has_css_class("h1")
-    assert text.get_accessible_role() is Gtk.AccessibleRole.LABEL
+    assert paragraph.get_accessible_role() is Gtk.AccessibleRole.LABEL
 
 
 def test_words_can_be_selected_and_are_not_hyphenated(screen: Screen) -> None:

@@ -215,6 +215,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
         press(dialog, "Check")
         wait_until(lambda: dialog.result.has_css_class("error"))
         dialog.address.set_text(server.address)
+        dialog.key.set_text("sk-wrong")
         for changed in (dialog.address, dialog.key):
             press(dialog, "Check")
             wait_until(lambda: says(dialog, "Connected: 1 model"))
@@ -229,6 +230,7 @@ def test_a_connection_is_tried_and_saved(room: Room) -> None:
         press(dialog, "Save")
         wait_until(lambda: saved)
         assert room.factory.connections.find("mine").address == saved[0].address
+        assert {seen.headers.get("authorization") for seen in server.seen} == {"Bearer sk-wrong"}
         for file in room.person.paths.config.rglob("connections.yaml"):
             assert "sk-secret" not in file.read_text()
 
