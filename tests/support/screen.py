@@ -18,6 +18,7 @@ from support.timing import PATIENCE
 
 from ollmsandbox.ui.resources import stylesheet
 from ollmsandbox.ui.settings import find_schema
+from ollmsandbox.ui.widgets.weak import weak_reference
 
 W = TypeVar("W", bound=Gtk.Widget)
 
@@ -175,6 +176,19 @@ def popover_of(button: Gtk.MenuButton) -> Gtk.Popover:
     popover = button.get_popover()
     assert popover is not None
     return popover
+
+
+def watch_freeing(*things: object) -> Callable[[], bool]:
+    """Return a function that collects garbage and tells whether all things are freed. It watches
+    the GObject itself: PyGObject's wrapper around it may be freed earlier."""
+    assert things
+    references = [weak_reference(one) for one in things]
+
+    def are_freed() -> bool:
+        gc.collect()
+        return all(one() is None for one in references)
+
+    return are_freed
 
 
 def texts(widget: Gtk.Widget) -> list[str]:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from gi.repository import Adw, Gtk
 from support.chat import asked
-from support.freed import watch_freeing
 from support.person import Person
-from support.screen import Screen
+from support.screen import Screen, watch_freeing
 from support.window import finish, running_loop, wait_until
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from gi.repository import Gtk
 from support.chat import PROJECT, Chat, allow, done, printed, report, result, shown
-from support.freed import watch_freeing
-from support.screen import Screen, all_of, draw_frames, spin_until, texts
+from support.screen import Screen, all_of, draw_frames, spin_until, texts, watch_freeing
 from support.window import running_loop, wait_until
 
 from ollmsandbox.chat.calls import stopped_outcome

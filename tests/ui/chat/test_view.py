@@ -9,8 +9,7 @@ import pytest
 from gi.repository import Adw, Gtk, Pango
 from support.chat import Chat, done
 from support.chat_screen import Place
-from support.freed import watch_freeing
-from support.screen import Screen, all_of, one_of, spin_until, texts
+from support.screen import Screen, all_of, one_of, spin_until, texts, watch_freeing
 
 from ollmsandbox.chat.calls import stopped_outcome
 from ollmsandbox.chat.events import (

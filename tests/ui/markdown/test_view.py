@@ -10,9 +10,17 @@ from functools import partial
 import cairo
 import pytest
 from gi.repository import GLib, Gtk, Pango
-from support.freed import watch_freeing
 from support.person import Person
-from support.screen import Screen, all_of, descendants, draw_frames, one_of, spin_until, texts
+from support.screen import (
+    Screen,
+    all_of,
+    descendants,
+    draw_frames,
+    one_of,
+    spin_until,
+    texts,
+    watch_freeing,
+)
 
 from ollmsandbox.ui.markdown.code_block import CodeBlock
 from ollmsandbox.ui.markdown.picture import read_from_project

@@ -6,8 +6,7 @@ from __future__ import annotations
 import gc
 
 from gi.repository import Gio, GObject, Gtk
-from support.freed import watch_freeing
-from support.screen import Screen
+from support.screen import Screen, watch_freeing
 
 from ollmsandbox.ui.widgets.weak import weak_reference, weakly, weakly_with
 
