@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from gi.repository import Gtk
+from gi.repository import Gdk, Gtk
+from support.chat import press_key
 from support.person import Person
 from support.screen import Screen, all_of, texts
-from support.scripted import ScriptedModel
-from support.window import in_project, press, say, wait_until
+from support.scripted import ScriptedModel, SlowModel
+from support.window import finish, in_project, press, say, says, wait_until
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
@@ -114,3 +115,18 @@ def test_what_was_queued_comes_back_when_the_user_stops(working: Working) -> Non
     wait_until(lambda: not session.is_busy and not session.conversation.queued)
     assert window.chat.composer.text == "second\n\nunsent"
     assert said(session) == ["first"]
+
+
+def test_a_message_sent_while_a_turn_begins_is_not_lost(screen: Screen, person: Person) -> None:
+    with in_project(person) as (window, session):
+        composer = window.chat.composer
+        session.conversation.use_model(SlowModel("Well, "))
+        composer.set_can_send("")
+        # Two in one turn of the main loop, as a window that was busy gets them.
+        for text in ("first", "!second"):
+            composer.text = text
+            assert press_key(composer.view, Gdk.KEY_Return, phase=Gtk.PropagationPhase.CAPTURE)
+        wait_until(lambda: says(window.toasts, "still working"))
+        assert composer.text == "!second"
+        assert next(one.text for one in session if isinstance(one, MessageEntry)) == "first"
+        finish(session.conversation.stop())

@@ -7,14 +7,17 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from gi.repository import Gdk, Gtk
+from support.chat import press_key
 from support.person import Person
 from support.screen import Screen, texts
-from support.window import controller_of, program, wait_until, window_of
+from support.window import controller_of, open_session, program, wait_until, window_of
 
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
 from ollmsandbox.chat.storage.stored import SessionInfo, StoredMessage
 from ollmsandbox.ui.application import Application
+from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.sessions.open_session import OpenSession
 from ollmsandbox.ui.sessions.sessions import Sessions
 from ollmsandbox.ui.window.window import Window
@@ -119,3 +122,27 @@ def test_typed_text_opens_a_new_session_the_first_time(window: Window, person: P
     click(window, first)
     wait_until(lambda: shown(window) == first)
     assert window.chat.composer.text == "half a thought"
+
+
+def test_a_draft_is_stored_after_a_pause_and_when_the_session_is_left(
+    application: Application, window: Window, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> str:
+        return application.factory.history.load(session.id).draft
+
+    monkeypatch.setattr(controller, "REST", 10)
+    session, composer = open_session(window, person.project), window.chat.composer
+    for text in ("half a letter", "half a letter, and more"):
+        composer.text = text
+        wait_until(lambda text=text: session.kept_draft == text)  # type: ignore[misc]
+        assert kept() == text
+    monkeypatch.setattr(controller, "REST", 3_600_000)
+    composer.text = "the whole letter"
+    composer.set_history(["an old message"])
+    assert press_key(composer.view, Gdk.KEY_Up, phase=Gtk.PropagationPhase.CAPTURE)
+    assert composer.text == "an old message"
+    assert session.draft == "the whole letter"
+    window.activate_action("win.new-session", None)
+    wait_until(lambda: window.chat.session is not session)
+    wait_until(lambda: session.kept_draft == "the whole letter")
+    assert kept() == "the whole letter"
