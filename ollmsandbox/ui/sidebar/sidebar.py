@@ -234,11 +234,11 @@ class Sidebar(Gtk.Box):
         chosen = self.listbox.get_selected_row()
         if isinstance(chosen, SessionRow) and chosen.item.id == self._selected:
             return
+        # First: a row that was moved counts as selected already, and would not be selected again.
+        self.listbox.unselect_all()
         for row in listed_rows(self.listbox):
             if isinstance(row, SessionRow) and row.item.id == self._selected:
                 self.listbox.select_row(row)
-                return
-        self.listbox.unselect_all()
 
     def _focus_row(self, place: int) -> None:
         """Focus the row at this position, or the last one."""

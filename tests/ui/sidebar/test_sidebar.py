@@ -178,6 +178,9 @@ def test_a_row_that_stays_is_the_same_one(screen: Screen) -> None:
     sidebar.show([replace(PARSER, sessions=(asks, other))])
     assert [one.item.id for one in all_of(sidebar, SessionRow)] == ["2", "1"]
     assert row.is_focus() and row.is_selected()
+    all_of(sidebar, SessionRow)[1].grab_focus()
+    sidebar.focus()
+    assert row.is_focus()
     sidebar.show([replace(PARSER, sessions=(other,)), GONE])
     (left,) = all_of(sidebar, SessionRow)
     assert left.item.id == "1" and left.is_focus()
