@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several attacks need: the user's other files, a folder elsewhere, a mark for processes."""
+"""What several attacks need."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,3 +32,11 @@ def mark() -> Iterator[Mark]:
     made = Mark()
     yield made
     made.kill()
+
+
+@pytest.fixture
+def on_another_disk(person: Person) -> Iterator[None]:
+    """Put the project on another file system than all else, where a file has to be copied to."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        person.project = Path(folder).resolve()
+        yield

@@ -13,7 +13,14 @@ from collections.abc import Iterator
 import pytest
 from support.changes import states
 from support.escape.attack import python
-from support.escape.copy_back import MODES, cleared_afterwards, fill, review, settle
+from support.escape.copy_back import (
+    cleared_afterwards,
+    each_mode,
+    fill,
+    review,
+    settle,
+    settle_and_apply,
+)
 from support.person import Person, cli_argv
 
 from ollmsandbox.project.change import Report, State
@@ -36,7 +43,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+@each_mode
 def test_names_of_all_kinds(person: Person, mode: Mode) -> None:
     attack = f"""
     for name in {NAMES!r}:
@@ -232,16 +239,14 @@ def test_three_thousand_empty_files(person: Person) -> None:
     assert not list(person.paths.cache.glob("overlay-*"))
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: str(mode.value))
+@each_mode
 def test_a_tree_without_any_permissions(person: Person, mode: Mode) -> None:
     fill(person.project / "sub")
     attack = (
         "mkdir -p new/deep; echo new >new/deep/file; echo new >sub/changed; rm sub/gone;"
         "chmod 000 sub/changed new/deep/file; chmod 000 new/deep new sub/tree; chmod 000 sub"
     )
-    report = settle(person, attack, mode)
-    if mode is Mode.REVIEW:
-        report = review(person, "apply", report.run_id)
+    report = settle_and_apply(person, attack, mode)
     assert set(states(report).values()) == {State.APPLIED}
     for name in ("new", "sub"):
         assert stat.S_IMODE((person.project / name).stat().st_mode) == 0

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from contextlib import closing
 
 import pytest
 from support.changes import states
-from support.escape.copy_back import during, review, settle
-from support.escape.kill import Snapshot, killed_after
+from support.escape.copy_back import apply_all, during, review, settle
+from support.escape.kill import Snapshot
 from support.person import Person
 
-from ollmsandbox.project import write_file
 from ollmsandbox.project.change import State
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 HOUR = 3600
 
@@ -34,13 +32,9 @@ def first(person: Person, monkeypatch: pytest.MonkeyPatch) -> str:
         return settle(person, "echo first >>f; mkdir d; echo first >d/x", Mode.REVIEW).run_id
 
 
-def apply_all(person: Person) -> dict[str, State]:
+def last_states(person: Person) -> dict[str, State]:
     """Apply what is pending; return the state of each path in the last run that changed it."""
-    with closing(Review(person.paths)) as found:
-        project = found.manager.find_project(person.project)
-        assert project is not None
-        reports = found.apply_all(project)
-    return {path: state for report in reports for path, state in states(report).items()}
+    return {path: state for report in apply_all(person) for path, state in states(report).items()}
 
 
 def test_a_change_by_a_later_command_is_no_conflict(person: Person, first: str) -> None:
@@ -48,7 +42,7 @@ def test_a_change_by_a_later_command_is_no_conflict(person: Person, first: str) 
     assert states(second) == dict.fromkeys(("f", "g"), State.PENDING)
     third = settle(person, "echo third >>f; rm d/x", Mode.REVIEW)
     assert states(third) == dict.fromkeys(("f", "d/x"), State.PENDING)
-    assert apply_all(person) == dict.fromkeys(("f", "d", "d/x", "g"), State.APPLIED)
+    assert last_states(person) == dict.fromkeys(("f", "d", "d/x", "g"), State.APPLIED)
     assert (person.project / "f").read_text() == "old\nfirst\nsecond\nthird\n"
     assert not (person.project / "d/x").exists()
 
@@ -56,14 +50,13 @@ def test_a_change_by_a_later_command_is_no_conflict(person: Person, first: str) 
 def test_a_change_that_another_makes_during_the_run_is_not_overwritten(
     person: Person, first: str
 ) -> None:
-    def write() -> None:
-        project = str(person.project)
-        write_file.write_file(
-            person.paths, RunSpec(project, mode=Mode.REVIEW), f"{project}/f", b"meanwhile\n"
-        )
-
-    second = during(person, "echo second >f", write, Mode.REVIEW)
-    assert apply_all(person)["f"] is State.CONFLICT
+    second = during(
+        person,
+        "echo second >f",
+        lambda: person.write("f", "meanwhile\n", Mode.REVIEW),
+        Mode.REVIEW,
+    )
+    assert last_states(person)["f"] is State.CONFLICT
     assert (person.project / "f").read_text() == "meanwhile\n"
     assert states(review(person, "apply", second.run_id, "f")) == {"f": State.APPLIED}
     assert (person.project / "f").read_text() == "second\n"
@@ -75,10 +68,7 @@ def test_a_later_command_that_is_killed_is_still_the_later_one(person: Person, f
     snapshot.save()
     done = []
     # Before it is written down what is to be done, after that, and in the midst of it.
-    for number in itertools.count(1, 7):
-        snapshot.restore()
-        if not killed_after(number, lambda: snapshot.settle(Mode.REVIEW)):
-            break
+    for _ in snapshot.kills(lambda: snapshot.settle(Mode.REVIEW), every=7):
         done += [states(report) for report in finish_leftovers(person.paths)]
         with closing(Review(person.paths)) as found:
             project = found.manager.find_project(person.project)

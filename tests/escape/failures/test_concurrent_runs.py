@@ -6,47 +6,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from support import changes
 from support.cli_inline import cli_here
-from support.escape.copy_back import FIRST_STEP
-from support.escape.kill import EVERY, Seen, Snapshot, check_finished, finish, killed_after, look_at
+from support.escape.copy_back import apply_all, during, in_each, rows, settle
+from support.escape.kill import Seen, Snapshot, check_finished, finish, look_at
 from support.escape.paused import run_while, states
 from support.person import Person
 from support.timing import PATIENCE, wait_for
 
-from ollmsandbox.project.change import Kind, State
-from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.recorder import Recorder
-from ollmsandbox.project.review import Review
-from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 REVIEW = ("--apply", "review")
 
 
-def review(person: Person, command: str) -> dict[str, Any]:
-    return person.cli_run(command, *REVIEW)
-
-
-def both(
-    person: Person, first: str, second: str, *options: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`second` is at work before the first begins, and ends after it."""
+def both(person: Person, first: str, second: str, mode: Mode = Mode.REVIEW) -> tuple[str, Report]:
+    """Run the first, which waits for a review, while the second is at work, which ends after it.
+    Return the id of the first and the report of the second."""
     firsts: list[dict[str, Any]] = []
-    document = run_while(
-        person, second, lambda: firsts.append(review(person, first)), *(options or REVIEW)
-    )
-    assert not document["errors"], document
-    return firsts[0], document
+    report = during(person, second, lambda: firsts.append(person.cli_run(first, *REVIEW)), mode)
+    assert not report.errors
+    assert set(states(firsts[0]).values()) == {"pending"}
+    return firsts[0]["run_id"], report
 
 
 def seen_by_next(person: Person, command: str) -> str:
-    return person.cli("run", "--apply", "never", "--quiet", "-c", command).stdout
+    return person.run(command).stdout.text
 
 
 def changes_of(person: Person, run_id: str) -> dict[str, str]:
@@ -54,8 +44,16 @@ def changes_of(person: Person, run_id: str) -> dict[str, str]:
     return states(json.loads(cli_here(person, "changes", run_id, "--json").stdout))
 
 
-def text(person: Person, name: str) -> str:
-    return (person.project / name).read_text()
+def diff(person: Person, run_id: str) -> str:
+    return cli_here(person, "changes", run_id, "--diff").stdout
+
+
+def do(person: Person, *words: str) -> int:
+    return cli_here(person, *words).returncode
+
+
+def texts(person: Person, *names: str) -> str:
+    return "".join((person.project / name).read_text() for name in names)
 
 
 def fill(folder: Path) -> None:
@@ -65,35 +63,34 @@ def fill(folder: Path) -> None:
 
 
 @pytest.fixture
-def crossed(person: Person) -> tuple[Person, str, str]:
+def crossed(person: Person) -> tuple[str, str]:
     fill(person.project)
     first, second = both(person, "echo first >file", "echo second >file; echo new >new")
-    assert states(first) == {"file": "pending"}
-    assert states(second) == {"file": "pending", "new": "pending"}
-    return person, first["run_id"], second["run_id"]
+    assert changes.states(second) == {"file": State.PENDING, "new": State.PENDING}
+    return first, second.run_id
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
-    crossed: tuple[Person, str, str],
+    person: Person, crossed: tuple[str, str]
 ) -> None:
-    person, first, second = crossed
-    assert "+first" in cli_here(person, "changes", first, "--diff").stdout
-    assert "+second" in cli_here(person, "changes", second, "--diff").stdout
+    first, second = crossed
+    assert "+first" in diff(person, first)
+    assert "+second" in diff(person, second)
     assert seen_by_next(person, "cat file new") == "second\nnew\n"
-    assert text(person, "file") == "old\n"
-    assert cli_here(person, "discard", second).returncode == 0
+    assert texts(person, "file") == "old\n"
+    assert do(person, "discard", second) == 0
     assert seen_by_next(person, "cat file") == "first\n"
-    assert cli_here(person, "discard", first).returncode == 0
+    assert do(person, "discard", first) == 0
     assert seen_by_next(person, "cat file") == "old\n"
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
 def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made: bool) -> None:
     """The first wrote it before the second began, which still did not see it."""
     fill(person.project)
-    review(person, "echo waits >waiting")
+    settle(person, "echo waits >waiting", Mode.REVIEW)
     make = "rm -r folder; mkdir folder; " if made else ""
     flags = {name: f'"$HOME/playground/{name}"' for name in ("wrote", "end")}
     slow = (
@@ -114,164 +111,157 @@ def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made
         first.end()
     assert states(second)["folder/leaf"] == "pending"
     assert seen_by_next(person, "cat folder/leaf folder/only") == "second\nfirst\n"
-    assert cli_here(person, "apply", "--all").returncode == 1
-    assert (text(person, "folder/leaf"), text(person, "folder/only")) == ("first\n", "first\n")
+    assert do(person, "apply", "--all") == 1
+    assert texts(person, "folder/leaf", "folder/only") == "first\nfirst\n"
     assert changes_of(person, second["run_id"])["folder/leaf"] == "conflict"
-    assert "+second" in cli_here(person, "changes", second["run_id"], "--diff").stdout
+    assert "+second" in diff(person, second["run_id"])
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
-    crossed: tuple[Person, str, str],
+    person: Person, crossed: tuple[str, str]
 ) -> None:
-    person, first, second = crossed
+    first, second = crossed
     done = cli_here(person, "apply", "--all")
     # The conflict is reported.
-    assert done.returncode == 1
-    assert second in done.stdout
-    assert (text(person, "file"), text(person, "new")) == ("first\n", "new\n")
-    assert cli_here(person, "discard", second, "file").returncode == 0
-    assert text(person, "file") == "first\n"
+    assert (done.returncode, second in done.stdout) == (1, True)
+    assert texts(person, "file", "new") == "first\nnew\n"
+    assert do(person, "discard", second, "file") == 0
+    assert texts(person, "file") == "first\n"
     assert cli_here(person, "changes", "--all", "--json").stdout == "[]\n"
     # Even now.
     told = cli_here(person, "apply", second, "file")
     assert (told.returncode, f"ollmsandbox apply {second} PATH" in told.stdout) == (1, True)
-    assert cli_here(person, "apply", second, "file").returncode == 0
-    assert text(person, "file") == "second\n"
-    assert cli_here(person, "undo", second, "file").returncode == 0
-    assert cli_here(person, "undo", first, "file").returncode == 0
-    assert text(person, "file") == "old\n"
+    assert do(person, "apply", second, "file") == 0
+    assert texts(person, "file") == "second\n"
+    assert do(person, "undo", second, "file") == 0
+    assert do(person, "undo", first, "file") == 0
+    assert texts(person, "file") == "old\n"
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
-    crossed: tuple[Person, str, str],
+    person: Person, crossed: tuple[str, str]
 ) -> None:
-    person, first, second = crossed
-    assert cli_here(person, "apply", second, "file").returncode == 0
-    assert text(person, "file") == "second\n"
+    first, second = crossed
+    assert do(person, "apply", second, "file") == 0
+    assert texts(person, "file") == "second\n"
     done = cli_here(person, "apply", "--all")
     assert (done.returncode, first in done.stdout) == (1, True)
-    assert (text(person, "file"), text(person, "new")) == ("second\n", "new\n")
+    assert texts(person, "file", "new") == "second\nnew\n"
     # The first is kept all the same.
     assert changes_of(person, first) == {"file": "conflict"}
-    assert cli_here(person, "apply", first, "file").returncode == 0
-    assert text(person, "file") == "first\n"
+    assert do(person, "apply", first, "file") == 0
+    assert texts(person, "file") == "first\n"
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     fill(person.project)
-    first, second = both(
-        person, "echo first >file", "echo second >file; echo new >new", "--apply", "auto"
-    )
-    assert states(second) == {"file": "applied", "new": "applied"}
-    assert (text(person, "file"), text(person, "new")) == ("second\n", "new\n")
-    assert cli_here(person, "apply", first["run_id"]).returncode == 1
-    assert text(person, "file") == "second\n"
-    assert cli_here(person, "apply", first["run_id"], "file").returncode == 0
-    assert text(person, "file") == "first\n"
-    assert cli_here(person, "undo", first["run_id"]).returncode == 0
-    assert text(person, "file") == "second\n"
+    first, second = both(person, "echo first >file", "echo second >file; echo new >new", Mode.AUTO)
+    assert changes.states(second) == {"file": State.APPLIED, "new": State.APPLIED}
+    assert texts(person, "file", "new") == "second\nnew\n"
+    assert do(person, "apply", first) == 1
+    assert texts(person, "file") == "second\n"
+    assert do(person, "apply", first, "file") == 0
+    assert texts(person, "file") == "first\n"
+    assert do(person, "undo", first) == 0
+    assert texts(person, "file") == "second\n"
 
 
-@dataclass(frozen=True)
-class Crossing:
+Files = dict[str, str | None]
+
+
+class Crossing(NamedTuple):
     """Two concurrent commands, the paths for which the second is in conflict, and the content of
     the project if one of them is chosen; None stands for no file."""
 
     first: str
     second: str
-    conflicts: frozenset[str]
-    with_first: dict[str, str | None]
-    with_second: dict[str, str | None]
+    conflicts: set[str]
+    with_first: Files
+    other_with_second: Files | None = None
 
-
-def crossing(
-    first: str,
-    second: str,
-    conflicts: set[str],
-    with_first: dict[str, str | None],
-    with_second: dict[str, str | None] | None = None,
-) -> Crossing:
-    return Crossing(first, second, frozenset(conflicts), with_first, with_second or with_first)
+    @property
+    def with_second(self) -> Files:
+        return self.other_with_second or self.with_first
 
 
 CROSSINGS = {
-    "both make the same": crossing("echo same >made", "echo same >made", set(), {"made": "same"}),
-    "both delete": crossing("rm folder/leaf", "rm -r folder", set(), {"folder": None}),
-    "a file that the other deletes": crossing(
+    "both make the same": Crossing("echo same >made", "echo same >made", set(), {"made": "same"}),
+    "both delete": Crossing("rm folder/leaf", "rm -r folder", set(), {"folder": None}),
+    "a file that the other deletes": Crossing(
         "echo first >file", "rm file", {"file"}, {"file": "first"}, {"file": None}
     ),
-    "a deletion of what the other changes": crossing(
+    "a deletion of what the other changes": Crossing(
         "rm file", "echo second >file", {"file"}, {"file": None}, {"file": "second"}
     ),
-    "a new file in a folder that the other deletes": crossing(
+    "a new file in a folder that the other deletes": Crossing(
         "echo first >folder/new",
         "rm -r folder",
         {"folder"},
         {"folder/new": "first", "folder/leaf": None},
         {"folder": None},
     ),
-    "a new file in a folder that the other makes anew": crossing(
+    "a new file in a folder that the other makes anew": Crossing(
         "echo first >folder/new",
         "rm -r folder; mkdir folder; echo second >folder/leaf",
         set(),
         {"folder/new": "first", "folder/leaf": "second", "folder/other": None},
     ),
-    "a file changed in a folder that the other makes anew": crossing(
+    "a file changed in a folder that the other makes anew": Crossing(
         "echo first >folder/leaf",
         "rm -r folder; mkdir folder; echo second >folder/leaf",
         {"folder/leaf"},
         {"folder/leaf": "first", "folder/other": None},
         {"folder/leaf": "second", "folder/other": None},
     ),
-    "a file deleted in a folder that the other makes anew": crossing(
+    "a file deleted in a folder that the other makes anew": Crossing(
         "rm folder/leaf",
         "rm -r folder; mkdir folder; echo second >folder/leaf",
         {"folder/leaf"},
         {"folder/leaf": None, "folder/other": None},
         {"folder/leaf": "second", "folder/other": None},
     ),
-    "a new file in a folder that the other makes a file of": crossing(
+    "a new file in a folder that the other makes a file of": Crossing(
         "echo first >folder/new",
         "rm -r folder; echo second >folder",
         {"folder"},
         {"folder/new": "first", "folder/leaf": None},
         {"folder": "second"},
     ),
-    "a file of a folder that the other writes in": crossing(
+    "a file of a folder that the other writes in": Crossing(
         "rm -r folder; echo first >folder",
         "echo second >folder/leaf; echo second >folder/deep; mkfifo folder/pipe",
         {"folder/leaf", "folder/deep"},
         {"folder": "first"},
         {"folder/leaf": "second", "folder/deep": "second"},
     ),
-    "a file where the other makes a folder": crossing(
+    "a file where the other makes a folder": Crossing(
         "echo first >made",
         "mkdir -p made/deep; echo second >made/deep/leaf; ln -s deep/leaf made/link",
         {"made", "made/deep", "made/deep/leaf", "made/link"},
         {"made": "first"},
         {"made/deep/leaf": "second", "made/link": "second"},
     ),
-    "a link where the other makes a file": crossing(
+    "a link where the other makes a file": Crossing(
         "ln -s file made", "echo second >made", {"made"}, {"made": "old"}, {"made": "second"}
     ),
-    "a folder that both make": crossing(
+    "a folder that both make": Crossing(
         "mkdir made; echo first >made/first; echo first >made/both",
         "mkdir made; echo second >made/second; echo second >made/both",
         {"made/both"},
         {"made/first": "first", "made/second": "second", "made/both": "first"},
         {"made/second": "second", "made/both": "second"},
     ),
-    "a folder that both close": crossing(
+    "a folder that both close": Crossing(
         "mkdir made; echo first >made/both; chmod 500 made",
         "mkdir made; echo second >made/both; chmod 500 made",
         {"made/both"},
         {"made/both": "first"},
         {"made/both": "second"},
     ),
-    "only touched": crossing(
+    "only touched": Crossing(
         "echo first >file; rm folder/leaf",
         "touch file folder/leaf; chmod 700 folder",
         set(),
@@ -280,26 +270,12 @@ CROSSINGS = {
 }
 
 
-def everywhere(commands: Iterable[str]) -> str:
-    """Run each crossing in a folder of its own."""
-    return "\n".join(f"(cd {number}; {command})" for number, command in enumerate(commands))
-
-
-def look_for(person: Person, expected: Iterable[dict[str, str | None]]) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for number, files in enumerate(expected):
-        for name in files:
-            place = person.project / str(number) / name
-            found[f"{number}/{name}"] = place.read_text().strip() if place.exists() else None
-    return found
-
-
-def in_each(expected: Iterable[dict[str, str | None]]) -> dict[str, str | None]:
-    return {
-        f"{number}/{name}": words
-        for number, files in enumerate(expected)
-        for name, words in files.items()
-    }
+def look_for(person: Person, expected: Iterable[Files]) -> list[Files]:
+    places = [(person.project / str(number), files) for number, files in enumerate(expected)]
+    return [
+        {n: (folder / n).read_text().strip() if (folder / n).exists() else None for n in files}
+        for folder, files in places
+    ]
 
 
 @pytest.mark.parametrize("taken", ["the first", "the second"])
@@ -309,42 +285,41 @@ def test_nothing_of_either_is_lost(person: Person, waits: str, taken: str) -> No
     for number in range(len(cases)):
         fill(person.project / str(number))
     if waits == "something waits":
-        review(person, everywhere("echo waits >waiting" for _ in cases))
-    one, other = both(
+        settle(person, in_each("echo waits >waiting" for _ in cases), Mode.REVIEW)
+    one, report = both(
         person,
-        everywhere(case.first for case in cases),
-        everywhere(case.second for case in cases),
+        in_each(case.first for case in cases),
+        in_each(case.second for case in cases),
     )
-    assert {*states(one).values(), *states(other).values()} == {"pending"}
-    shown = cli_here(person, "changes", other["run_id"], "--diff").stdout
-    assert shown.count("+second") == "\n".join(case.second for case in cases).count("second >")
+    other = report.run_id
+    assert set(changes.states(report).values()) == {State.PENDING}
+    all_of_it = "\n".join(case.second for case in cases)
+    assert diff(person, other).count("+second") == all_of_it.count("second >")
     if taken == "the first":
-        assert cli_here(person, "apply", "--all").returncode == 1
+        assert do(person, "apply", "--all") == 1
         files = [case.with_first for case in cases]
-        found = changes_of(person, other["run_id"])
+        found = changes_of(person, other)
         conflicts = {path for path, state in found.items() if state != "applied"}
         expected = {f"{n}/{path}" for n, case in enumerate(cases) for path in case.conflicts}
         assert conflicts == expected
     else:
-        chosen = cli_here(person, "apply", other["run_id"])
+        chosen = cli_here(person, "apply", other)
         assert chosen.returncode == 0, chosen.stdout
-        assert cli_here(person, "apply", "--all").returncode == 1
+        assert do(person, "apply", "--all") == 1
         files = [case.with_second for case in cases]
-        assert set(changes_of(person, one["run_id"]).values()) == {"applied", "conflict", "failed"}
-        shown = cli_here(person, "changes", one["run_id"], "--diff").stdout
-        assert shown.count("+first") == "\n".join(case.first for case in cases).count("first >")
-    assert look_for(person, files) == in_each(files)
+        assert set(changes_of(person, one).values()) == {"applied", "conflict", "failed"}
+        all_of_it = "\n".join(case.first for case in cases)
+        assert diff(person, one).count("+first") == all_of_it.count("first >")
+    assert look_for(person, files) == files
 
 
 def cut_off(person: Person, second: str, first: str) -> tuple[Snapshot, str]:
     """A run that is not settled yet, and its id; the first began after it and waits."""
-    fill(person.project)
     snapshot = Snapshot(person)
-    snapshot.leave(second)
-    [left] = person.paths.cache.glob("overlay-*")
-    person.run(first, keeper=Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths))
+    run_id = snapshot.leave(second)
+    settle(person, first, Mode.REVIEW)
     snapshot.save()
-    return snapshot, left.name.removeprefix("overlay-")
+    return snapshot, run_id
 
 
 def pending_layer(person: Person) -> Seen:
@@ -354,74 +329,30 @@ def pending_layer(person: Person) -> Seen:
 
 
 def test_a_kill_at_any_step(person: Person) -> None:
-    snapshot, run_id = cut_off(
-        person,
-        "rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file",
-        "echo first >folder/leaf; echo first >folder/new; echo first >file",
-    )
-
-    def look() -> tuple[object, ...]:
-        with closing(Review(person.paths)) as work:
-            run = work.manager.run(run_id)
-            versions = Versions(work.manager)
-            rows = sorted(
-                (item.change.path, item.state, versions.after(run, item).read())
-                for item in read_changes(work.manager, run)
-            )
-        return rows, look_at(person.project), pending_layer(person)
-
-    def settle() -> None:
-        snapshot.settle(Mode.REVIEW)
-
-    settle()
-    expected = look()
-    assert expected[0] == [
-        ("file", State.PENDING, b"second\n"),
-        ("folder/leaf", State.PENDING, b"second\n"),
-        ("folder/other", State.PENDING, b""),
-    ]
-    number = 1 + 6 * FIRST_STEP
-    while True:
-        snapshot.restore()
-        if not killed_after(number, settle):
-            break
-        finish(snapshot)
-        assert look() == expected, number
-        check_finished(person)
-        number += EVERY or 12
-
-
-@pytest.mark.anybody
-def test_a_deletion_outlives_a_kill(person: Person) -> None:
     """In a folder that was made anew, only the folder itself shows that its content was deleted."""
+    fill(person.project)
+    (person.project / "touched").write_text("old\n")
     snapshot, run_id = cut_off(
         person,
-        "rm -r folder; mkdir folder; echo second >folder/other; touch file",
-        "echo first >folder/leaf; echo first >folder/new; rm file",
+        "rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file; touch touched",
+        "echo first >folder/leaf; echo first >folder/new; echo first >file; rm touched",
     )
 
     def look() -> tuple[object, ...]:
-        with closing(Review(person.paths)) as work:
-            changes = read_changes(work.manager, work.manager.run(run_id))
-        rows = sorted((item.change.path, item.change.kind, item.state) for item in changes)
-        return rows, pending_layer(person)
+        return rows(person, run_id), look_at(person.project), pending_layer(person)
 
-    snapshot.restore()
     snapshot.settle(Mode.REVIEW)
     expected = look()
-    assert expected[0] == [
-        ("folder/leaf", Kind.DELETED, State.PENDING),
-        ("folder/other", Kind.MODIFIED, State.PENDING),
-    ]
-    number = 1 + (0 if EVERY else 2 * FIRST_STEP)
-    snapshot.restore()
-    while killed_after(number, lambda: snapshot.settle(Mode.REVIEW)):
+    assert expected[0] == {
+        "file": (State.PENDING, b"second\n"),
+        "folder/leaf": (State.PENDING, b"second\n"),
+        "folder/other": (State.PENDING, b""),
+    }
+    for number, _ in snapshot.kills(lambda: snapshot.settle(Mode.REVIEW), every=6):
         # Who finishes it is killed, too.
         finish(snapshot, 1 + number * 7 % 13, 1 + number * 5 % 31)
-        check_finished(person)
         assert look() == expected, number
-        snapshot.restore()
-        number += EVERY or 4
+        check_finished(person)
 
 
 FIRST_MODES = "chmod 700 folder; chmod 700 anew; chmod 500 closed; chmod 750 ."
@@ -435,27 +366,10 @@ def test_modes_of_folders_that_the_other_writes_in(person: Person) -> None:
     for name in ("folder", "anew", "closed", "both"):
         (person.project / name).mkdir(mode=0o755)
     person.project.chmod(0o755)
-    snapshot = Snapshot(person)
-    snapshot.leave(SECOND_MODES)
-    first = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
-    person.run(f"{FIRST_MODES}; chmod 700 both", keeper=first)
-    snapshot.save()
-
-    def modes() -> dict[str, int]:
-        places = {name: person.project / name for name in ("", "folder", "anew", "closed", "both")}
-        return {name: place.stat().st_mode & 0o777 for name, place in places.items()}
-
-    number = 1 + 2 * FIRST_STEP
-    is_killed = True
-    while is_killed:
-        snapshot.restore()
-        is_killed = killed_after(number, lambda: snapshot.settle(Mode.REVIEW))
+    snapshot, _ = cut_off(person, SECOND_MODES, f"{FIRST_MODES}; chmod 700 both")
+    expected = {"": 0o750, "folder": 0o700, "anew": 0o700, "closed": 0o500, "both": 0o700}
+    for number, _ in snapshot.kills(lambda: snapshot.settle(Mode.REVIEW), every=8):
         finish(snapshot)
-        with closing(Review(person.paths)) as work:
-            project = work.manager.find_project(person.project)
-            assert project is not None
-            for report in work.apply_all(project):
-                assert not report.errors
-        expected = {"": 0o750, "folder": 0o700, "anew": 0o700, "closed": 0o500, "both": 0o700}
-        assert modes() == expected, number
-        number += EVERY or 8
+        assert not [error for report in apply_all(person) for error in report.errors]
+        found = {name: (person.project / name).stat().st_mode & 0o777 for name in expected}
+        assert found == expected, number

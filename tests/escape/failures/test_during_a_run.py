@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import resource
-import shutil
 import sqlite3
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 
 import pytest
+from support import changes
 from support.cli_inline import cli_here
 from support.escape.attack import IS_ROOT
+from support.escape.copy_back import during, review, settle
 from support.escape.kill import look_at
 from support.escape.paused import WAIT, kill, last_changes, run_while, running, states
 from support.person import Person, cli_argv
@@ -26,7 +24,9 @@ from support.timing import PATIENCE
 
 from ollmsandbox.database.connection import Database
 from ollmsandbox.project import capture
+from ollmsandbox.project.change import State
 from ollmsandbox.sandbox.overlay import clock_offset
+from ollmsandbox.sandbox.spec import Mode
 
 # --- kill -9 ------------------------------------------------------------------------------------
 
@@ -84,79 +84,62 @@ def _make_link(file: Path) -> None:
     file.symlink_to("/etc/passwd")
 
 
-CHANGES_OF_MINE: dict[str, tuple[bool, Callable[[Path], None]]] = {
-    "edited": (True, _edit),
-    "created": (False, _edit),
-    "folder": (True, _make_folder),
-    "link": (True, _make_link),
+CHANGES_OF_MINE: dict[str, Callable[[Path], None]] = {
+    "edited": _edit,
+    "created": _edit,
+    "folder": _make_folder,
+    "link": _make_link,
+    "deleted": Path.unlink,
 }
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("what", CHANGES_OF_MINE)
-def test_a_file_that_the_user_changes_during_the_run(person: Person, what: str) -> None:
-    was_there, act = CHANGES_OF_MINE[what]
-    file = person.project / "file"
-    if was_there:
-        file.write_text("old")
-    document = run_while(person, "echo theirs >file; echo other >other", lambda: act(file))
-    mine = look_at(person.project)
-    found = states(document)
-    assert found.pop("other") == "applied"
+@pytest.fixture
+def conflicts(person: Person) -> str:
+    """The run of a command that changed the same files as the user did meanwhile."""
+    for name in ("edited", "folder", "link", "deleted", "file"):
+        (person.project / name).write_text("old")
+
+    def change() -> None:
+        for name, act in CHANGES_OF_MINE.items():
+            act(person.project / name)
+
+    names = " ".join(CHANGES_OF_MINE)
+    command = f"for name in {names} file other; do echo theirs >$name; done; mv file moved"
+    report = during(person, command, change, Mode.AUTO)
+    found = changes.states(report)
+    for name in ("file", "moved", "other"):
+        assert found.pop(name) is State.APPLIED
     # What is in a folder of mine, the command had not seen.
-    assert found.pop("file/inside", "conflict") == "conflict"
-    assert found == {"file": "conflict"}
-    run = document["run_id"]
-    shown = cli_here(person, "changes", run, "--diff").stdout
-    assert "+theirs" in shown
-    assert "-mine" in shown or what not in ("edited", "created")
-    # Without being named it stays.
-    cli_here(person, "apply", run)
-    assert look_at(person.project) == mine
-    took = cli_here(person, "apply", run, "file")
-    assert took.returncode == 0, took.stdout
-    assert file.read_text() == "theirs\n"
-    undone = cli_here(person, "undo", run, "file")
-    assert undone.returncode == 0, undone.stdout
-    assert look_at(person.project) == mine
+    assert found.pop("folder/inside", State.CONFLICT) is State.CONFLICT
+    assert found == dict.fromkeys(CHANGES_OF_MINE, State.CONFLICT)
+    return report.run_id
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("what", CHANGES_OF_MINE)
-def test_a_conflict_that_is_discarded(person: Person, what: str) -> None:
-    was_there, act = CHANGES_OF_MINE[what]
-    file = person.project / "file"
-    if was_there:
-        file.write_text("old")
-    run = run_while(person, "echo theirs >file", lambda: act(file))["run_id"]
+@pytest.mark.ordinary
+def test_files_that_the_user_changes_during_the_run(person: Person, conflicts: str) -> None:
     mine = look_at(person.project)
-    assert cli_here(person, "discard", run, "file").returncode == 0
+    shown = cli_here(person, "changes", conflicts, "--diff").stdout
+    assert shown.count("+theirs") >= len(CHANGES_OF_MINE)
+    assert shown.count("-mine") >= 2
+    # Without being named they stay.
+    review(person, "apply", conflicts)
     assert look_at(person.project) == mine
-    assert "theirs" not in person.cli("run", "-c", "cat file").stdout
+    took = review(person, "apply", conflicts, *CHANGES_OF_MINE)
+    assert {changes.states(took)[name] for name in CHANGES_OF_MINE} == {State.APPLIED}
+    assert {(person.project / name).read_text() for name in CHANGES_OF_MINE} == {"theirs\n"}
+    review(person, "undo", conflicts, *CHANGES_OF_MINE)
+    assert look_at(person.project) == mine
 
 
-@pytest.mark.anybody
-def test_a_file_that_the_user_deletes_during_the_run(person: Person) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    document = run_while(person, "echo theirs >file; echo new >new", file.unlink)
-    assert states(document) == {"file": "conflict", "new": "applied"}
-    assert not file.exists()
-    run = document["run_id"]
-    assert cli_here(person, "apply", run, "file").returncode == 0
-    assert file.read_text() == "theirs\n"
-    assert cli_here(person, "undo", run, "file").returncode == 0
-    assert not file.exists()
+@pytest.mark.ordinary
+def test_conflicts_that_are_discarded(person: Person, conflicts: str) -> None:
+    mine = look_at(person.project)
+    review(person, "discard", conflicts, *CHANGES_OF_MINE)
+    assert look_at(person.project) == mine
+    assert "theirs" not in person.run(f"cat {' '.join(CHANGES_OF_MINE)}").stdout.text
 
 
-@pytest.mark.anybody
-def test_a_file_that_was_moved_is_no_conflict(person: Person) -> None:
-    (person.project / "file").write_text("old")
-    document = run_while(person, "echo theirs >file; mv file moved", lambda: None)
-    assert states(document) == {"file": "applied", "moved": "applied"}
-
-
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_clock_that_is_set_back_meanwhile(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,19 +152,7 @@ def test_a_clock_that_is_set_back_meanwhile(
     assert states(last_changes(person)) == {"file": "conflict"}
 
 
-@pytest.mark.anybody
-def test_two_runs_that_write_the_same_file(person: Person) -> None:
-    file = person.project / "file"
-    file.write_text("old")
-    document = run_while(
-        person, "echo first >file", lambda: person.cli("run", "-c", "echo second >file")
-    )
-    assert file.read_text() == "second\n"
-    assert states(document) == {"file": "conflict"}
-    assert "+first" in cli_here(person, "changes", document["run_id"], "--diff").stdout
-
-
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_two_programs_undo_at_once(person: Person) -> None:
     for number in range(30):
         (person.project / f"f{number}").write_text("old")
@@ -195,34 +166,6 @@ def test_two_programs_undo_at_once(person: Person) -> None:
 
 
 # --- no room, no permission, no project ---------------------------------------------------------
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """On another file system, where a file has to be copied to."""
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-def _files_of_at_most_a_megabyte() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-
-def test_a_file_that_finds_no_room(person: Person, elsewhere: Path) -> None:
-    person.project = elsewhere
-    (elsewhere / "large").write_text("old")
-    command = "head -c 3000000 /dev/zero >large; echo small >small"
-    run = person.cli_run(command, "--apply", "review")
-    done = person.cli("apply", run["run_id"], "--json", preexec_fn=_files_of_at_most_a_megabyte)
-    found = json.loads(done.stdout)
-    assert done.returncode == 1
-    assert states(found) == {"large": "failed", "small": "applied"}
-    assert [c["note"] for c in found["changes"] if c["path"] == "large"] == ["File too large."]
-    assert sorted(os.listdir(elsewhere)) == ["large", "small"]
-    assert (elsewhere / "large").read_text() == "old"
-    assert cli_here(person, "apply", run["run_id"]).returncode == 0
-    assert (elsewhere / "large").stat().st_size == 3000000
 
 
 if IS_ROOT:
@@ -303,7 +246,7 @@ def test_a_database_that_is_damaged_meanwhile(person: Person) -> None:
     assert list(person.paths.data.glob("ollmsandbox-broken-*"))
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_a_database_that_stays_locked(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.cli("run", "-c", "echo 1 >first")
     monkeypatch.setattr(Database, "__init__", partialmethod(Database.__init__, patience=0.2))
@@ -317,3 +260,43 @@ def test_a_database_that_stays_locked(person: Person, monkeypatch: pytest.Monkey
     assert done.stdout == "2\n"
     assert "interrupted" in done.stderr
     assert (person.project / "second").read_text() == "2\n"
+
+
+@pytest.mark.ordinary
+@pytest.mark.parametrize("mode", ["auto", "review", "never"])
+def test_changes_that_cannot_be_recorded_are_kept(person: Person, mode: str) -> None:
+    database = person.paths.database
+    done = run_while(person, "echo >file", lambda: database.mkdir(parents=True), "--apply", mode)
+    [error] = done["errors"] if mode != "never" else [""]
+    assert ("changes could not be recorded" in error) == (mode != "never")
+    assert ("There is a folder where the database should be" in error) == (mode != "never")
+    database.rmdir()
+    assert ("1 change" in cli_here(person, "history").stderr) == (mode != "never")
+    assert (person.project / "file").exists() == (mode == "auto")
+
+
+# --- pending changes that are settled meanwhile --------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["apply", "discard"])
+def test_a_running_command_still_sees_the_project_after_pending_changes_are_settled(
+    person: Person, act: str
+) -> None:
+    folder = person.project / "folder"
+    folder.mkdir()
+    for file in (person.project / "file", folder / "leaf", folder / "other"):
+        file.write_text("old\n")
+    settle(person, "echo new >file; echo new >folder/leaf", Mode.REVIEW)
+    with running(person, f"ls; {WAIT} ls -A . folder; ls -A folder/..", "--quiet") as process:
+        done = cli_here(person, act, "--all")
+        assert done.returncode == 0, done.stderr
+        # Who begins now has nothing of that layer.
+        assert person.run("ls folder").stdout.text == "leaf\nother\n"
+        (person.playground / "go").touch()
+        said, _ = process.communicate(timeout=PATIENCE)
+    before, after = "file\nfolder\n", ".:\nfile\nfolder\n\nfolder:\nleaf\nother\n"
+    assert said.decode() == f"{before}{after}{before}"
+    # What was left for it is gone with the next thing that waits.
+    run = settle(person, "echo newer >file", Mode.REVIEW).run_id
+    review(person, "discard", run)
+    assert not [*person.paths.projects.glob("*/layer-*"), *person.paths.projects.glob("*/.layer-*")]

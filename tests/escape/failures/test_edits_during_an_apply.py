@@ -5,6 +5,7 @@ version stays or is kept."""
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import shutil
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 from support.changes import states
 from support.cli_inline import cli_here
-from support.escape.copy_back import FIRST_STEP, Counter, review, settle
-from support.escape.kill import EVERY, Snapshot, check_finished, killed_after, look_at
+from support.escape.copy_back import Counter, review, settle
+from support.escape.kill import EVERY, Snapshot, check_finished, look_at
 from support.person import Person, make_person
 
 from ollmsandbox.files import exchange
@@ -26,15 +27,6 @@ from ollmsandbox.project import swap
 from ollmsandbox.project.change import State
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.sandbox.spec import Mode
-
-
-@pytest.fixture
-def elsewhere(person: Person) -> Iterator[Person]:
-    """The project is on another file system than all else: a file has to be copied there."""
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    person.project = folder
-    yield person
-    shutil.rmtree(folder)
 
 
 def write_to_it(file: Path) -> None:
@@ -51,15 +43,15 @@ WAYS = [write_to_it, put_another_there]
 
 
 def once_copied(
-    monkeypatch: pytest.MonkeyPatch, is_it: Callable[[str], bool], act: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], *, is_new: bool = True
 ) -> list[str]:
-    """Act right after a copy has been made under such a name."""
+    """Act right after a new version has been copied to the project, or an old one out of it."""
     acted: list[str] = []
     real = copy_whole
 
     def meanwhile(source: DirEntryAt, target: DirEntryAt) -> None:
         real(source, target)
-        if is_it(target.name) and not acted:
+        if target.name.startswith(".ollmsandbox-") is is_new and not acted:
             acted.append(target.name)
             act()
 
@@ -67,84 +59,67 @@ def once_copied(
     return acted
 
 
-def is_new(name: str) -> bool:
-    return name.startswith(".ollmsandbox-")
-
-
-def is_kept(name: str) -> bool:
-    return not is_new(name)
-
-
 # --- while it is copied ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("save", WAYS)
+@pytest.mark.usefixtures("on_another_disk")
 def test_a_save_while_a_file_is_copied(
-    elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
+    person: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
 ) -> None:
-    file = elsewhere.project / "file"
+    file = person.project / "file"
     file.write_text("old\n")
-    acted = once_copied(monkeypatch, is_new, lambda: save(file))
-    report = settle(elsewhere, "echo theirs >file; echo other >other-file")
+    acted = once_copied(monkeypatch, lambda: save(file))
+    report = settle(person, "echo theirs >file; echo other >other-file")
     assert acted
     assert states(report) == {"file": State.CONFLICT, "other-file": State.APPLIED}
     assert file.read_text() == "mine\n"
     monkeypatch.undo()
-    assert sorted(os.listdir(elsewhere.project)) == ["file", "other-file"]
+    assert sorted(os.listdir(person.project)) == ["file", "other-file"]
     # The user takes the command's version after all, and then their own again.
-    took = review(elsewhere, "apply", report.run_id, "file")
+    took = review(person, "apply", report.run_id, "file")
     assert states(took) == {"file": State.APPLIED}
     assert file.read_text() == "theirs\n"
-    review(elsewhere, "undo", report.run_id, "file")
+    # A save while that is undone stays, too, although the file is named.
+    acted = once_copied(monkeypatch, lambda: save(file))
+    assert states(review(person, "undo", report.run_id, "file")) == {"file": State.CONFLICT}
+    assert acted
     assert file.read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("save", WAYS)
 @pytest.mark.parametrize("command", ["echo theirs >file", "rm file"])
+@pytest.mark.usefixtures("on_another_disk")
 def test_a_save_while_the_replaced_file_is_copied_away(
-    elsewhere: Person,
+    person: Person,
     monkeypatch: pytest.MonkeyPatch,
     command: str,
     save: Callable[[Path], None],
 ) -> None:
     """The change is made by then: this is an edit after it, and undoing leaves it."""
-    file = elsewhere.project / "file"
+    file = person.project / "file"
     file.write_text("old\n")
-    acted = once_copied(monkeypatch, is_kept, lambda: save(file))
-    report = settle(elsewhere, command)
+    acted = once_copied(monkeypatch, lambda: save(file), is_new=False)
+    report = settle(person, command)
     assert acted
     assert states(report) == {"file": State.APPLIED}
     monkeypatch.undo()
-    assert os.listdir(elsewhere.project) == ["file"]
-    review(elsewhere, "undo", report.run_id)
+    assert os.listdir(person.project) == ["file"]
+    review(person, "undo", report.run_id)
     assert file.read_text() == "mine\n"
 
 
+@pytest.mark.usefixtures("on_another_disk")
 def test_a_file_that_appears_while_one_is_copied_to_its_name(
-    elsewhere: Person, monkeypatch: pytest.MonkeyPatch
+    person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = elsewhere.project / "file"
-    acted = once_copied(monkeypatch, is_new, lambda: file.write_text("mine\n"))
-    report = settle(elsewhere, "echo theirs >file")
+    file = person.project / "file"
+    acted = once_copied(monkeypatch, lambda: file.write_text("mine\n"))
+    report = settle(person, "echo theirs >file")
     assert acted
     assert states(report) == {"file": State.CONFLICT}
-    assert look_at(elsewhere.project)["file"][1] == b"mine\n"
-    assert os.listdir(elsewhere.project) == ["file"]
-
-
-@pytest.mark.parametrize("save", WAYS)
-def test_a_save_while_an_undo_copies(
-    elsewhere: Person, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
-) -> None:
-    file = elsewhere.project / "file"
-    file.write_text("old\n")
-    report = settle(elsewhere, "echo theirs >file")
-    acted = once_copied(monkeypatch, is_new, lambda: save(file))
-    # Also where it was named: what was not there then was not meant.
-    undone = review(elsewhere, "undo", report.run_id, "file")
-    assert acted
-    assert states(undone) == {"file": State.CONFLICT}
-    assert file.read_text() == "mine\n"
+    assert look_at(person.project)["file"][1] == b"mine\n"
+    assert os.listdir(person.project) == ["file"]
 
 
 def test_one_file_system_that_is_mounted_at_two_places(
@@ -168,14 +143,14 @@ def test_one_file_system_that_is_mounted_at_two_places(
     assert (person.project / "changed").read_text() == "theirs\n"
     assert set(states(review(person, "undo", run)).values()) == {State.UNDONE}
     assert look_at(person.project) == before
-    acted = once_copied(monkeypatch, is_new, lambda: write_to_it(person.project / "saved"))
+    acted = once_copied(monkeypatch, lambda: write_to_it(person.project / "saved"))
     assert states(settle(person, "echo theirs >saved")) == {"saved": State.CONFLICT}
     assert acted
     assert (person.project / "saved").read_text() == "mine\n"
     check_finished(person)
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     ("action", "save"),
     [*(("run", way) for way in WAYS), ("undo", put_another_there), ("apply", write_to_it)],
@@ -209,19 +184,24 @@ def _files_of_at_most_a_megabyte() -> None:
 
 
 @pytest.mark.parametrize("save", WAYS)
-def test_a_save_after_there_was_no_room(elsewhere: Person, save: Callable[[Path], None]) -> None:
-    file = elsewhere.project / "file"
+@pytest.mark.usefixtures("on_another_disk")
+def test_a_save_after_there_was_no_room(person: Person, save: Callable[[Path], None]) -> None:
+    file = person.project / "file"
     file.write_text("old\n")
-    run = settle(elsewhere, "head -c 3000000 /dev/zero >file", Mode.REVIEW).run_id
-    failed = elsewhere.cli("apply", run, preexec_fn=_files_of_at_most_a_megabyte)
-    assert "File too large" in failed.stdout + failed.stderr
+    command = "head -c 3000000 /dev/zero >file; echo small >small"
+    run = settle(person, command, Mode.REVIEW).run_id
+    failed = person.cli("apply", run, "--json", preexec_fn=_files_of_at_most_a_megabyte)
+    found = {change["path"]: change for change in json.loads(failed.stdout)["changes"]}
+    assert (found["file"]["state"], found["file"]["note"]) == ("failed", "File too large.")
+    assert (found["small"]["state"], failed.returncode) == ("applied", 1)
+    assert sorted(os.listdir(person.project)) == ["file", "small"]
     assert file.read_text() == "old\n"
     save(file)
-    assert states(review(elsewhere, "apply", run)) == {"file": State.CONFLICT}
+    assert states(review(person, "apply", run, "file")) == {"file": State.CONFLICT}
     assert file.read_text() == "mine\n"
-    assert states(review(elsewhere, "apply", run, "file")) == {"file": State.APPLIED}
+    assert states(review(person, "apply", run, "file")) == {"file": State.APPLIED}
     assert file.stat().st_size == 3000000
-    review(elsewhere, "undo", run)
+    review(person, "undo", run, "file")
     assert file.read_text() == "mine\n"
 
 
@@ -242,30 +222,19 @@ def snapshot(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Snapsho
 def act_on(snapshot: Snapshot, action: str, *, named: bool) -> None:
     with snapshot.review() as (found, run):
         chosen = [str(snapshot.person.project / "file")] if named else []
-        if action == "apply":
-            found.apply(run, chosen)
-        else:
-            found.undo(run, chosen)
+        (found.apply if action == "apply" else found.undo)(run, chosen)
 
 
-def _take_a_change(snapshot: Snapshot) -> None:
-    snapshot.settle(Mode.REVIEW)
-
-
-def _undo_one(snapshot: Snapshot) -> None:
-    snapshot.settle(Mode.AUTO)
-
-
-def _redo_one(snapshot: Snapshot) -> None:
+def _settle_and_undo(snapshot: Snapshot) -> None:
     snapshot.settle(Mode.AUTO)
     snapshot.undo()
 
 
-CASES: dict[str, tuple[str, Callable[[Snapshot], None], str]] = {
-    "take": ("echo theirs >file", _take_a_change, "apply"),
-    "take-a-deletion": ("rm file", _take_a_change, "apply"),
-    "undo": ("echo theirs >file", _undo_one, "undo"),
-    "redo": ("echo theirs >file", _redo_one, "apply"),
+CASES: dict[str, tuple[str, Callable[[Snapshot], object], str]] = {
+    "take": ("echo theirs >file", lambda found: found.settle(Mode.REVIEW), "apply"),
+    "take-a-deletion": ("rm file", lambda found: found.settle(Mode.REVIEW), "apply"),
+    "undo": ("echo theirs >file", lambda found: found.settle(Mode.AUTO), "undo"),
+    "redo": ("echo theirs >file", _settle_and_undo, "apply"),
 }
 
 
@@ -279,7 +248,7 @@ def wait_for_the_clock(folder: Path) -> None:
     probe.unlink()
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     ("case", "named"),
     [*((case, True) for case in CASES), ("take", False), ("take-a-deletion", False)],
@@ -290,12 +259,13 @@ def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) 
     file = person.project / "file"
     snapshot.leave(command)
     snapshot.save()
-    number = 1 + (1 if EVERY else 2) * FIRST_STEP
-    is_killed = True
-    while is_killed:
+
+    def prepare() -> None:
         snapshot.restore()
         before(snapshot)
-        is_killed = killed_after(number, lambda: act_on(snapshot, action, named=named))
+
+    kills = snapshot.kills(lambda: act_on(snapshot, action, named=named), every=4, prepare=prepare)
+    for number, _ in kills:
         told = f"killed after step {number}"
         wait_for_the_clock(person.home)
         WAYS[number // (EVERY or 4) % 2](file)
@@ -306,4 +276,3 @@ def test_an_edit_after_a_kill_stays(snapshot: Snapshot, case: str, named: bool) 
         act_on(snapshot, action, named=True)
         kept = [one for one in person.paths.runs.glob("**/*") if one.is_file()]
         assert b"mine\n" in [one.read_bytes() for one in (file, *kept) if one.exists()], told
-        number += EVERY or 4

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import settle as settle_command
+from support.escape.copy_back import settle
 from support.escape.kill import Snapshot, look_at
-from support.person import Person, make_person
+from support.person import Person
 
 from ollmsandbox.files import exchange
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
-from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.versions import Versions
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 
 MAKE = r"""
 umask 022
@@ -51,32 +50,19 @@ echo 'this is new' >"$(printf '\377bytes')"
 """
 
 
-def settle(snapshot: Snapshot) -> None:
-    snapshot.settle(Mode.AUTO)
-
-
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str], Snapshot]]:
-    def made(command: str) -> Snapshot:
-        person = make_person(tmp_path)
-        subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
-        snapshot = Snapshot(person)
-        snapshot.leave(command)
-        snapshot.save()
-        snapshot.restore()
-        return snapshot
-
+def snapshot(person: Person) -> Iterator[Snapshot]:
+    subprocess.run(["sh", "-ec", MAKE], cwd=person.project, check=True)
+    made = Snapshot(person)
+    made.leave(CHANGE)
     yield made
-    subprocess.run(["chmod", "-R", "u+rwx", tmp_path], check=True)
+    subprocess.run(["chmod", "-R", "u+rwx", person.home], check=True)
 
 
-def test_each_version_is_found_and_chosen_ones_can_be_undone(
-    make: Callable[[str], Snapshot],
-) -> None:
-    snapshot = make(CHANGE)
+def test_each_version_is_found_and_chosen_ones_can_be_undone(snapshot: Snapshot) -> None:
     project = snapshot.person.project
     untouched = look_at(project)
-    settle(snapshot)
+    snapshot.settle(Mode.AUTO)
     applied = look_at(project)
     with snapshot.review() as (review, run):
         items = {item.change.path: item for item in read(snapshot)}
@@ -138,12 +124,11 @@ def just_before(monkeypatch: pytest.MonkeyPatch, file: Path, act: Callable[[Path
     [write_to_it, put_another_there, put_a_link_there, put_a_folder_there, take_it_away],
 )
 def test_an_edit_just_before_a_file_is_replaced_stays(
-    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]
 ) -> None:
-    snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "a"
     just_before(monkeypatch, file, act)
-    settle(snapshot)
+    snapshot.settle(Mode.AUTO)
     there = look_at(snapshot.person.project).get("one/a")
     (item,) = [item for item in read(snapshot) if item.change.path == "one/a"]
     assert item.state is State.CONFLICT
@@ -163,12 +148,11 @@ def test_an_edit_just_before_a_file_is_replaced_stays(
 
 
 def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
-    make: Callable[[str], Snapshot], monkeypatch: pytest.MonkeyPatch
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = make(CHANGE)
     file = snapshot.person.project / "one" / "added"
     just_before(monkeypatch, file, write_to_it)
-    settle(snapshot)
+    snapshot.settle(Mode.AUTO)
     assert file.read_text() == "mine\n"
     (item,) = [item for item in read(snapshot) if item.change.path == "one/added"]
     assert item.state is State.CONFLICT
@@ -177,16 +161,15 @@ def test_an_added_file_does_not_take_the_place_of_one_made_just_before(
 @pytest.mark.parametrize("act", [write_to_it, put_another_there, put_a_folder_there])
 @pytest.mark.parametrize("path", ["gone/a", "one/left"])
 def test_an_edit_just_before_a_file_is_deleted_stays(
-    make: Callable[[str], Snapshot],
+    snapshot: Snapshot,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
     act: Callable[[Path], None],
 ) -> None:
     """The file is deleted with its folder, and alone."""
-    snapshot = make(CHANGE)
     file = snapshot.person.project / path
     just_before(monkeypatch, file, act)
-    settle(snapshot)
+    snapshot.settle(Mode.AUTO)
     assert file.is_dir() if act is put_a_folder_there else file.read_text() == "mine\n"
     states = {item.change.path: item.state for item in read(snapshot)}
     assert states.pop(path) is State.CONFLICT
@@ -205,10 +188,7 @@ def test_a_folder_that_the_command_closed(person: Person) -> None:
     for name in "ab":
         (shut / name).write_text("old\n")
     command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
-    keeper = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run(command, keeper=keeper)
-    assert keeper.report is not None
-    assert {item.state for item in keeper.report.changes} == {State.APPLIED}
+    assert {item.state for item in settle(person, command).changes} == {State.APPLIED}
     assert stat.S_IMODE(shut.stat().st_mode) == 0
     assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
     assert look_at(person.project)["shut/a"][1] == b"this is new\n"
@@ -223,7 +203,7 @@ def read(snapshot: Snapshot) -> list[Recorded]:
 
 def test_a_new_link_after_an_edited_file_replaces_nothing(person: Person) -> None:
     (person.project / "a").write_text("old\n")
-    report = settle_command(person, "echo new text >a; rm -f b; ln -s a b; mkdir c")
+    report = settle(person, "echo new text >a; rm -f b; ln -s a b; mkdir c")
     found = {item.change.path: item.before for item in report.changes}
     assert found.pop("a")
     assert found == {"b": "", "c": ""}

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from support.escape.kill import (
 )
 from support.person import Person
 
-from ollmsandbox.project import write_file
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
@@ -52,28 +52,22 @@ def halves(person: Person) -> list[Path]:
     return [*person.paths.cache.glob(".*"), *(one for at in patterns for one in data.glob(at))]
 
 
-def taking(snapshot: Snapshot) -> Callable[[], object]:
-    snapshot.settle(Mode.REVIEW)
-    return snapshot.apply
+ACTS: dict[Mode | None, Callable[[Snapshot], object]] = {
+    Mode.REVIEW: Snapshot.apply,
+    Mode.AUTO: Snapshot.undo,
+    None: lambda snapshot: snapshot.settle(Mode.REVIEW),
+}
 
 
-def undoing(snapshot: Snapshot) -> Callable[[], object]:
-    snapshot.settle(Mode.AUTO)
-    return snapshot.undo
-
-
-def holding(snapshot: Snapshot) -> Callable[[], object]:
-    return lambda: snapshot.settle(Mode.REVIEW)
-
-
-@pytest.mark.parametrize("begin", [taking, undoing, holding])
+@pytest.mark.parametrize("settled", ACTS)
 def test_no_half_of_what_was_being_written_is_left(
-    snapshot: Snapshot, begin: Callable[[Snapshot], Callable[[], object]]
+    snapshot: Snapshot, settled: Mode | None
 ) -> None:
     person = snapshot.person
     snapshot.leave("echo new >a; rm b; echo c >c")
-    act = begin(snapshot)
-    assert killed_when(lambda: bool(halves(person)), act)
+    if settled is not None:
+        snapshot.settle(settled)
+    assert killed_when(lambda: bool(halves(person)), lambda: ACTS[settled](snapshot))
     finish(snapshot)
     # At the latest when something is done to the project again.
     snapshot.undo()
@@ -110,12 +104,7 @@ def test_a_folder_that_was_open_is_closed_if_nothing_in_it_is_ours_any_more(
 
     # To root it is open as it is.
     killed_when(is_open, lambda: review(person, "apply", run))
-    write_file.write_file(
-        person.paths,
-        RunSpec(str(person.project), mode=Mode.REVIEW),
-        str(closed / "in"),
-        b"second\n",
-    )
+    person.write("closed/in", "second\n", Mode.REVIEW)
     finish(snapshot)
     check_finished(person)
     assert not is_open()
@@ -171,27 +160,22 @@ def test_an_unrecorded_backup_is_not_used_for_another_file(snapshot: Snapshot) -
         lambda: any(person.paths.backups.glob("*-a")),
         lambda: snapshot.settle(Mode.AUTO),
     )
-    other = person.home / "other"
-    other.mkdir()
-    file = str(other / "a")
-
-    def write(data: bytes) -> None:
-        write_file.write_file(person.paths, RunSpec(str(other)), file, data)
+    other = replace(person, project=person.home / "other")
+    other.project.mkdir()
 
     def earlier() -> list[bytes]:
         with closing(ProjectManager(person.paths)) as manager:
-            found = earlier_versions(manager, manager.add_project(other), file)
+            project = manager.add_project(other.project)
+            found = earlier_versions(manager, project, str(other.project / "a"))
             return [one.version.read() for one in found]
 
-    write(b"first\n")
+    other.write("a", "first\n")
     assert earlier() == []
-    write(b"second\n")
+    other.write("a", "second\n")
     assert earlier() == [b"first\n"]
     finish(snapshot)
-    assert sorted(one.read_bytes() for one in person.paths.backups.iterdir()) == [
-        b"first\n",
-        b"old\n",
-    ]
+    kept = sorted(one.read_text() for one in person.paths.backups.iterdir())
+    assert kept == ["first\n", "old\n"]
 
 
 def test_backups_whose_numbers_a_kill_has_taken_are_not_left(snapshot: Snapshot) -> None:
@@ -243,12 +227,10 @@ def test_an_interrupted_edit_is_pending_as_a_whole(snapshot: Snapshot, name: str
     (person.project / "closed" / "sub").mkdir(parents=True)
     (person.project / "closed" / "sub" / "f").write_text("old\n")
     (person.project / "closed").chmod(0o555)
-    file = str(person.project / name)
-
-    def edit() -> None:
-        write_file.write_file(person.paths, RunSpec(str(person.project)), file, b"new\n")
-
-    assert killed_when(lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")), edit)
+    assert killed_when(
+        lambda: any(person.paths.cache.glob("overlay-*/upper/overlay1/*")),
+        lambda: person.write(name, "new\n"),
+    )
     assert not has_job(person)
     finish(snapshot)
     check_finished(person)

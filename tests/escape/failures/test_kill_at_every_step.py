@@ -143,26 +143,28 @@ def _apply_hunk(snapshot: Snapshot) -> None:
         hunks.apply_hunks(review.manager, run, item, found.hunks)
 
 
-def _settle_both(snapshot: Snapshot) -> None:
+def _apply(snapshot: Snapshot) -> None:
+    snapshot.settle(Mode.AUTO)
+
+
+def _hold(snapshot: Snapshot) -> None:
     snapshot.settle(Mode.REVIEW)
 
 
 OPERATIONS = {
-    "apply": Operation(lambda snapshot: snapshot.settle(Mode.AUTO)),
-    "apply-on-pending": Operation(lambda snapshot: snapshot.settle(Mode.AUTO), on_pending=True),
-    "hold": Operation(lambda snapshot: snapshot.settle(Mode.REVIEW)),
-    "hold-on-pending": Operation(lambda snapshot: snapshot.settle(Mode.REVIEW), on_pending=True),
-    "take": Operation(Snapshot.apply, lambda snapshot: snapshot.settle(Mode.REVIEW)),
+    "apply": Operation(_apply),
+    "apply-on-pending": Operation(_apply, on_pending=True),
+    "hold": Operation(_hold),
+    "hold-on-pending": Operation(_hold, on_pending=True),
+    "take": Operation(Snapshot.apply, _hold),
     # Changes of an earlier run are applied with those that build on them.
-    "take-along": Operation(Snapshot.apply, _settle_both, on_pending=True),
-    "discard": Operation(Snapshot.discard, lambda snapshot: snapshot.settle(Mode.REVIEW)),
-    "undo": Operation(Snapshot.undo, lambda snapshot: snapshot.settle(Mode.AUTO)),
+    "take-along": Operation(Snapshot.apply, _hold, on_pending=True),
+    "discard": Operation(Snapshot.discard, _hold),
+    "undo": Operation(Snapshot.undo, _apply),
     "redo": Operation(Snapshot.apply, _settle_and_undo),
     "force": Operation(_force, _edit_and_settle, can_be_undone=False),
     "both": Operation(_keep_both, _edit_and_settle, can_be_undone=False),
-    "hunk": Operation(
-        _apply_hunk, lambda snapshot: snapshot.settle(Mode.REVIEW), can_be_undone=False
-    ),
+    "hunk": Operation(_apply_hunk, _hold, can_be_undone=False),
 }
 
 # Which of the folders is on another file system; or that has no way to exchange two files.

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from support.escape.copy_back import FIRST_STEP, settle
-from support.escape.kill import EVERY, Snapshot, check_kill, killed_after, look_at
+from support.escape.copy_back import settle
+from support.escape.kill import Snapshot, check_kill, look_at
 from support.person import Person
 
 from ollmsandbox.project import hunks, state
@@ -17,32 +18,23 @@ from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 OLD = "".join(f"line {number}\n" for number in range(1, 31))
 MINE = "my own line\n"
 EDIT = "sed -i -e 's/^line 3$/third/' -e 's/^line 20$/twentieth/' file"
 
 
-def undo_hunk(snapshot: Snapshot) -> None:
-    _with_a_hunk(snapshot, hunks.undo_hunks)
-
-
-def apply_hunk(snapshot: Snapshot) -> None:
-    _with_a_hunk(snapshot, hunks.apply_hunks)
-
-
-def discard_hunk(snapshot: Snapshot, number: int) -> None:
-    _with_a_hunk(snapshot, hunks.discard_hunks, number)
-
-
-def _with_a_hunk(snapshot: Snapshot, act: Callable[..., object], number: int = 0) -> None:
+def with_hunk(act: Callable[..., object], snapshot: Snapshot, number: int = 0) -> None:
     with snapshot.review() as (review, run):
         [item] = read_changes(review.manager, run)
         found = state.text_versions(review.manager, run, item)
         assert found is not None
         act(review.manager, run, item, [found.hunks[number]])
 
+
+undo_hunk = partial(with_hunk, hunks.undo_hunks)
+discard_hunk = partial(with_hunk, hunks.discard_hunks)
 
 Act = Callable[[Snapshot], object]
 
@@ -53,7 +45,7 @@ CASES: dict[str, tuple[Mode, tuple[Act, ...], Act]] = {
     "redo": (Mode.AUTO, (Snapshot.undo,), Snapshot.apply),
     "undo-after-hunk": (Mode.AUTO, (undo_hunk,), Snapshot.undo),
     "undo-hunk": (Mode.AUTO, (), undo_hunk),
-    "apply-hunk": (Mode.REVIEW, (), apply_hunk),
+    "apply-hunk": (Mode.REVIEW, (), partial(with_hunk, hunks.apply_hunks)),
 }
 
 
@@ -79,13 +71,8 @@ def test_a_kill_during_a_merge(person: Person, name: str) -> None:
     act(snapshot)
     wanted = snapshot.look()
     assert MINE in file.read_text()
-    # Not after each step each time.
-    number, is_killed = 1 + FIRST_STEP * (1 if EVERY else 3), True
-    while is_killed:
-        restore()
-        is_killed = killed_after(number, lambda: act(snapshot))
+    for number, is_killed in snapshot.kills(lambda: act(snapshot), every=6, prepare=restore):
         check_kill(snapshot, number, number % 7, is_killed=is_killed, old=old, wanted=wanted)
-        number += EVERY or 6
 
 
 def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person) -> None:
@@ -94,12 +81,6 @@ def test_a_change_can_be_discarded_after_a_kill_while_a_hunk_was(person: Person)
     settle(person, f"{EDIT}; echo more >>file", Mode.REVIEW)
     discard_hunk(snapshot, 0)
     snapshot.save()
-    number, is_killed = 1, True
-    while is_killed:
-        snapshot.restore()
-        is_killed = killed_after(number, lambda: discard_hunk(snapshot, 1))
+    for number, _ in snapshot.kills(lambda: discard_hunk(snapshot, 1), every=1):
         snapshot.discard()
-        assert not PendingLayer(person.paths, str(person.project)).runs(), (
-            f"killed after step {number}"
-        )
-        number += 1
+        assert not PendingLayer(person.paths, str(person.project)).runs(), number

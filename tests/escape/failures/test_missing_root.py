@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run was interrupted and its root is missing: this is reported once, its changes are kept until
-the root is back, and can be discarded unless old files of the project are among them."""
+"""A run was interrupted and one of its roots is missing: this is reported once, its changes are
+kept until the root is back, and can be discarded unless old files are among them."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import threading
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,19 @@ from support.escape.kill import Snapshot, check_finished, has_job, killed_when
 from support.person import Person
 from support.timing import PATIENCE
 
+from ollmsandbox.engine.move import check_move
+from ollmsandbox.errors import ProjectError
 from ollmsandbox.paths import make_folder
 from ollmsandbox.project.change import Recorded
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import project_lock, unfinished
+from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recorder import needs_recovery
 from ollmsandbox.project.recover import finish_leftovers, recover
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
+
+pytestmark = pytest.mark.ordinary
 
 
 @pytest.fixture
@@ -33,14 +38,23 @@ def snapshot(person: Person) -> Snapshot:
     return Snapshot(person)
 
 
-def cut_off(snapshot: Snapshot, *, begun: bool) -> Path:
-    """The run's folder. If it had `begun`, it was killed while it was applied."""
+@contextmanager
+def missing(folder: Path) -> Iterator[Path]:
+    """Move a folder away, and back."""
+    away = folder.rename(folder.with_name("away"))
+    yield away
+    away.rename(folder)
+
+
+def kill_when_begun(snapshot: Snapshot) -> None:
+    """Kill the program right after it wrote down that a run's changes are to be applied."""
+    assert killed_when(lambda: has_job(snapshot.person), lambda: snapshot.settle(Mode.AUTO))
+
+
+def cut_off_apply(snapshot: Snapshot, run: str) -> None:
+    """Kill the program right after it wrote down that the user applies a run."""
     person = snapshot.person
-    snapshot.leave("echo new >f")
-    if begun:
-        assert killed_when(lambda: has_job(person), lambda: snapshot.settle(Mode.AUTO))
-    [folder] = person.paths.cache.glob("overlay-*")
-    return folder
+    assert killed_when(lambda: has_job(person), lambda: review(person, "apply", run))
 
 
 def linked(snapshot: Snapshot) -> Path:
@@ -56,12 +70,6 @@ def linked(snapshot: Snapshot) -> Path:
     return folder
 
 
-def cut_off_apply(snapshot: Snapshot, run: str) -> None:
-    """Kill the program right after it wrote down that the user applies a run."""
-    person = snapshot.person
-    assert killed_when(lambda: has_job(person), lambda: review(person, "apply", run))
-
-
 def another(person: Person) -> Person:
     """Return a user with the same settings and a project that exists."""
     other = Person(person.home, person.home / "another", person.environ)
@@ -69,23 +77,40 @@ def another(person: Person) -> Person:
     return other
 
 
+def states(items: Iterable[Recorded]) -> dict[str, str]:
+    return {item.change.path: item.state.value for item in items}
+
+
+def texts(folder: Path) -> list[str]:
+    return [file.read_text() for file in folder.iterdir()]
+
+
+def assert_nothing_is_reported(person: Person) -> None:
+    recovered = recover(person.paths)
+    assert not (*recovered.errors, *recovered.notices, *recovered.finished)
+
+
+# --- the project ---------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_it_is_reported_once_and_finished_when_the_folder_is_back(
     snapshot: Snapshot, begun: bool
 ) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=begun)
-    away = person.home / "away"
-    person.project.rename(away)
-    [said] = recover(person.paths).errors
-    [kept] = unfinished(person.paths) if begun else [folder]
-    assert str(kept) in said
-    assert str(person.project) in said
-    for _ in range(2):
-        recovered = recover(person.paths)
-        assert not recovered.errors
-        assert not recovered.finished
-    away.rename(person.project)
+    folder = person.paths.cache / f"overlay-{snapshot.leave('echo new >f')}"
+    if begun:
+        kill_when_begun(snapshot)
+    with missing(person.project):
+        assert needs_recovery(person.paths)
+        [said] = recover(person.paths).errors
+        [kept] = unfinished(person.paths) if begun else [folder]
+        assert str(kept) in said
+        assert str(person.project) in said
+        for _ in range(2):
+            assert_nothing_is_reported(person)
+        assert not needs_recovery(person.paths)
+    assert needs_recovery(person.paths)
     [report] = recover(person.paths).finished
     assert [item.change.path for item in report.changes] == ["f"]
     assert not folder.exists()
@@ -94,14 +119,17 @@ def test_it_is_reported_once_and_finished_when_the_folder_is_back(
 
 def test_it_can_be_discarded(snapshot: Snapshot) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=False)
+    run_id = snapshot.leave("echo new >f")
+    folder = person.paths.cache / f"overlay-{run_id}"
     shutil.rmtree(person.project)
-    run_id = folder.name.removeprefix("overlay-")
     other = another(person)
     # It is reported once, so --quiet does not hide it.
     done = other.cli("run", "--quiet", "-c", "true")
     assert f"ollmsandbox discard {run_id}" in done.stderr
     assert other.cli("run", "-c", "true").stderr == ""
+    done = other.cli("discard", run_id, "nosuchfile")
+    assert done.returncode != 0
+    assert "as a whole" in done.stderr
     assert folder.exists()
     done = other.cli("discard", run_id)
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,33 +137,38 @@ def test_it_can_be_discarded(snapshot: Snapshot) -> None:
     assert other.cli("discard", run_id).returncode != 0
 
 
-def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Snapshot) -> None:
+def test_it_can_be_discarded_from_inside_the_missing_folder(snapshot: Snapshot) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=False)
-    run_id = folder.name.removeprefix("overlay-")
-    done = person.cli("discard", run_id, "--json")
+    run_id = snapshot.leave("echo new >f")
+    inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")
+    done = person.cli("discard", run_id, "--json", around=inside)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["changes"] == []
+    assert not (person.paths.cache / f"overlay-{run_id}").exists()
+
+
+def test_a_run_whose_root_exists_is_recorded_before_it_is_discarded(snapshot: Snapshot) -> None:
+    run_id = snapshot.leave("echo new >f")
+    done = snapshot.person.cli("discard", run_id, "--json")
     assert [change["state"] for change in json.loads(done.stdout)["changes"]] == ["discarded"]
 
 
 def test_a_request_of_the_user_is_reported_once(snapshot: Snapshot) -> None:
     person = snapshot.person
-    run = settle(person, "echo new >f", Mode.REVIEW).run_id
-    cut_off_apply(snapshot, run)
-    away = person.home / "away"
-    person.project.rename(away)
-    [said] = recover(person.paths).errors
-    [file] = unfinished(person.paths)
-    assert str(file) in said
-    assert not needs_recovery(person.paths)
-    assert not recover(person.paths).errors
-    away.rename(person.project)
+    cut_off_apply(snapshot, settle(person, "echo new >f", Mode.REVIEW).run_id)
+    with missing(person.project):
+        [said] = recover(person.paths).errors
+        [file] = unfinished(person.paths)
+        assert str(file) in said
+        assert not needs_recovery(person.paths)
+        assert not recover(person.paths).errors
     assert not recover(person.paths).errors
     assert (person.project / "f").read_text() == "new\n"
 
 
 def test_pending_changes_of_other_projects_survive_a_damaged_database(snapshot: Snapshot) -> None:
     person = snapshot.person
-    cut_off(snapshot, begun=False)
+    snapshot.leave("echo new >f")
     shutil.rmtree(person.project)
     other = another(person)
     settle(other, "echo new >f", Mode.REVIEW)
@@ -145,36 +178,9 @@ def test_pending_changes_of_other_projects_survive_a_damaged_database(snapshot: 
     assert [change["path"] for run in found for change in run["changes"]] == ["f"]
 
 
-def test_a_run_that_has_begun_to_replace_files_is_not_discarded(snapshot: Snapshot) -> None:
-    person, names = snapshot.person, [f"f{number}" for number in range(4)]
-    for name in names:
-        (person.project / name).write_text("old\n")
-    other = linked(snapshot)
-    snapshot.leave(f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other")
-    assert killed_when(
-        lambda: (person.project / names[2]).read_text() == "new\n",
-        lambda: snapshot.settle(Mode.AUTO),
-    )
-    [folder] = person.paths.cache.glob("overlay-*")
-    [job] = unfinished(person.paths)
-    away = person.home / "away"
-    other.rename(away)
-    run_id = folder.name.removeprefix("overlay-")
-    done = person.cli("discard", run_id)
-    assert done.returncode != 0
-    assert str(job) in done.stderr
-    assert "ollmsandbox discard" not in done.stderr
-    away.rename(other)
-    assert not recover(person.paths).errors
-    assert (other / "other").read_text() == "new\n"
-    assert person.cli("undo", run_id).returncode == 0
-    assert {(person.project / name).read_text() for name in names} == {"old\n"}
-
-
 def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -> None:
     person = snapshot.person
-    snapshot.leave("echo new >f")
-    [folder] = person.paths.cache.glob("overlay-*")
+    run_id = snapshot.leave("echo new >f")
     assert killed_when(
         lambda: (person.project / "f").read_text() == "new\n",
         lambda: snapshot.settle(Mode.AUTO),
@@ -182,7 +188,6 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -
     [job] = unfinished(person.paths)
     person.project.rename(person.home / "away")
     other = another(person)
-    run_id = folder.name.removeprefix("overlay-")
     done = other.cli("discard", run_id)
     assert done.returncode != 0
     assert str(job) in done.stderr
@@ -192,158 +197,6 @@ def test_a_project_that_was_only_moved_keeps_its_old_files(snapshot: Snapshot) -
     other.cli("discard", run_id)
     kept = [file.read_text() for file in person.paths.runs.glob("*/*/*") if file.is_file()]
     assert "old\n" in kept
-
-
-def test_a_run_that_is_recorded_in_part_does_not_count_as_a_run(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    recover(person.paths)
-    other = linked(snapshot)
-    snapshot.leave(f"echo new >f; echo new >{other}/other")
-    assert killed_when(
-        lambda: any(person.paths.runs.glob("*/result/0")),
-        lambda: snapshot.settle(Mode.REVIEW),
-    )
-    away = person.home / "away"
-    other.rename(away)
-    recovered = recover(person.paths)
-    assert [str(other) in error for error in recovered.errors] == [True]
-    assert not (*recovered.notices, *recovered.finished)
-    assert not needs_recovery(person.paths)
-    recovered = recover(person.paths)
-    assert not (*recovered.errors, *recovered.notices, *recovered.finished)
-    away.rename(other)
-    [report] = recover(person.paths).finished
-    assert {item.change.path for item in report.changes} == {"f", "other"}
-    check_finished(person)
-    with closing(Review(person.paths)) as work:
-        project = work.manager.find_project(person.project)
-        assert project
-        [run] = work.manager.runs(project, limit=-1)
-        assert states(read_changes(work.manager, run)) == {"f": "pending", "other": "pending"}
-
-
-def states(items: Iterable[Recorded]) -> dict[str, str]:
-    return {item.change.path: item.state.value for item in items}
-
-
-def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
-    away = person.home / "away"
-    other.rename(away)
-    [said] = recover(person.paths).errors
-    assert str(other) in said
-    assert not recover(person.paths).errors
-    away.rename(other)
-    [report] = recover(person.paths).finished
-    assert states(report.changes) == dict.fromkeys(("f", ".", "old", "other"), "pending")
-    for file in (person.project / "f", other / "other"):
-        assert file.read_text() == "old\n"
-    check_finished(person)
-
-
-def test_what_has_begun_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    snapshot.leave(f"echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old")
-    assert killed_when(lambda: has_job(person), lambda: snapshot.settle(Mode.AUTO))
-    away = person.home / "away"
-    other.rename(away)
-    recovered = recover(person.paths)
-    [report] = recovered.finished
-    assert not recovered.errors
-    failed = dict.fromkeys(("old", "other"), "failed")
-    assert states(report.changes) == {"f": "applied", ".": "applied", **failed}
-    assert (person.project / "f").read_text() == "new\n"
-    check_finished(person)
-    away.rename(other)
-    assert sorted(file.read_text() for file in other.iterdir()) == ["old\n", "old\n"]
-    assert person.cli("apply", "--all").returncode == 0
-    assert [file.read_text() for file in other.iterdir()] == ["new\n"]
-
-
-def test_a_run_that_waits_for_a_folder_can_be_discarded(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    snapshot.leave(f"echo new >f; echo new >{other}/other")
-    shutil.rmtree(other)
-    said = person.cli("run", "-c", "true").stderr
-    run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
-    assert person.cli("discard", run_id).returncode == 0
-    check_finished(person)
-    assert person.cli("changes", "--all", "--json").stdout == "[]\n"
-
-
-def test_a_request_of_the_user_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
-    cut_off_apply(snapshot, run)
-    away = person.home / "away"
-    other.rename(away)
-    assert not recover(person.paths).errors
-    assert (person.project / "f").read_text() == "new\n"
-    assert not needs_recovery(person.paths)
-    away.rename(other)
-    assert (other / "other").read_text() == "old\n"
-    assert person.cli("apply", run).returncode == 0
-    assert (other / "other").read_text() == "new\n"
-    assert person.cli("undo", run).returncode == 0
-    assert (person.project / "f").read_text() == (other / "other").read_text() == "old\n"
-    check_finished(person)
-
-
-def test_a_missing_folder_does_not_stop_other_runs(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    recover(person.paths)
-    other = linked(snapshot)
-    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
-    settle(person, "echo new >g", Mode.REVIEW)
-    cut_off_apply(snapshot, run)
-    away = person.home / "away"
-    other.rename(away)
-    recover(person.paths)
-    done = person.cli("apply", "--all")
-    assert done.returncode == 1
-    assert f"{other}/other" in done.stdout
-    assert (person.project / "g").read_text() == "new\n"
-
-
-def test_pending_changes_of_other_folders_can_be_applied_and_undone(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    run = settle(
-        person, f"echo new >f; echo new >{other}/other; rm {other}/old", Mode.REVIEW
-    ).run_id
-    away = person.home / "away"
-    other.rename(away)
-    done = person.cli("apply", "--all", "--json")
-    assert done.returncode == 1
-    found = {change["path"]: change["state"] for change in json.loads(done.stdout)["changes"]}
-    assert found == {"f": "applied", f"{other}/other": "pending", f"{other}/old": "pending"}
-    assert (person.project / "f").read_text() == "new\n"
-    away.rename(other)
-    assert person.cli("apply", "--all").returncode == 0
-    assert (other / "other").read_text() == "new\n"
-    other.rename(away)
-    assert person.cli("undo", run).returncode == 1
-    assert (person.project / "f").read_text() == "old\n"
-    away.rename(other)
-    assert person.cli("undo", run).returncode == 0
-    assert (other / "other").read_text() == (other / "old").read_text() == "old\n"
-
-
-def test_pending_changes_of_a_missing_folder_can_be_discarded(snapshot: Snapshot) -> None:
-    person = snapshot.person
-    other = linked(snapshot)
-    settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
-    away = person.home / "away"
-    other.rename(away)
-    assert person.cli("discard", "--all").returncode == 0
-    assert person.cli("changes", "--all", "--json").stdout == "[]\n"
-    away.rename(other)
-    assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"
 
 
 def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person) -> None:
@@ -364,7 +217,7 @@ def test_a_job_that_another_program_is_finishing_is_not_reported(person: Person)
 
 def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> None:
     person = snapshot.person
-    cut_off(snapshot, begun=False)
+    snapshot.leave("echo new >f")
     shutil.rmtree(person.project)
     (person.paths.cache / "missing-roots.json").mkdir()
     for _ in range(2):
@@ -372,34 +225,200 @@ def test_it_is_reported_even_if_nothing_can_be_recorded(snapshot: Snapshot) -> N
         assert str(person.project) in said
 
 
-def test_recovery_is_not_tried_again_while_the_project_is_missing(snapshot: Snapshot) -> None:
+# --- one of two roots ----------------------------------------------------------------------------
+
+
+def test_a_run_that_has_begun_to_replace_files_is_not_discarded(snapshot: Snapshot) -> None:
+    person, names = snapshot.person, [f"f{number}" for number in range(4)]
+    for name in names:
+        (person.project / name).write_text("old\n")
+    other = linked(snapshot)
+    command = f"for n in {' '.join(names)}; do echo new >$n; done; echo new >{other}/other"
+    run_id = snapshot.leave(command)
+    assert killed_when(
+        lambda: (person.project / names[2]).read_text() == "new\n",
+        lambda: snapshot.settle(Mode.AUTO),
+    )
+    [job] = unfinished(person.paths)
+    with missing(other):
+        done = person.cli("discard", run_id)
+        assert done.returncode != 0
+        assert str(job) in done.stderr
+        assert "ollmsandbox discard" not in done.stderr
+    assert not recover(person.paths).errors
+    assert (other / "other").read_text() == "new\n"
+    assert person.cli("undo", run_id).returncode == 0
+    assert {(person.project / name).read_text() for name in names} == {"old\n"}
+
+
+def test_a_run_that_is_recorded_in_part_does_not_count_as_a_run(snapshot: Snapshot) -> None:
     person = snapshot.person
-    cut_off(snapshot, begun=True)
-    away = person.home / "away"
-    person.project.rename(away)
-    assert needs_recovery(person.paths)
     recover(person.paths)
-    assert not needs_recovery(person.paths)
-    away.rename(person.project)
-    assert needs_recovery(person.paths)
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; echo new >{other}/other")
+    assert killed_when(
+        lambda: any(person.paths.runs.glob("*/result/0")),
+        lambda: snapshot.settle(Mode.REVIEW),
+    )
+    with missing(other):
+        recovered = recover(person.paths)
+        assert [str(other) in error for error in recovered.errors] == [True]
+        assert not (*recovered.notices, *recovered.finished)
+        assert not needs_recovery(person.paths)
+        assert_nothing_is_reported(person)
+    [report] = recover(person.paths).finished
+    assert {item.change.path for item in report.changes} == {"f", "other"}
+    check_finished(person)
+    with closing(Review(person.paths)) as work:
+        project = work.manager.find_project(person.project)
+        assert project
+        [run] = work.manager.runs(project, limit=-1)
+        assert states(read_changes(work.manager, run)) == {"f": "pending", "other": "pending"}
 
 
-def test_a_part_of_the_run_cannot_be_discarded(snapshot: Snapshot) -> None:
+CHANGE = "echo new >f; chmod 700 .; echo new >{other}/other; rm {other}/old"
+
+
+def test_all_of_a_run_waits_for_a_folder(snapshot: Snapshot) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=False)
-    shutil.rmtree(person.project)
-    done = another(person).cli("discard", folder.name.removeprefix("overlay-"), "nosuchfile")
-    assert done.returncode != 0
-    assert "as a whole" in done.stderr
-    assert folder.exists()
+    other = linked(snapshot)
+    snapshot.leave(CHANGE.format(other=other))
+    with missing(other):
+        [said] = recover(person.paths).errors
+        assert str(other) in said
+        assert not recover(person.paths).errors
+    [report] = recover(person.paths).finished
+    assert states(report.changes) == dict.fromkeys(("f", ".", "old", "other"), "pending")
+    for file in (person.project / "f", other / "other"):
+        assert file.read_text() == "old\n"
+    check_finished(person)
 
 
-def test_it_can_be_discarded_from_inside_the_missing_folder(snapshot: Snapshot) -> None:
+def test_what_has_begun_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
     person = snapshot.person
-    folder = cut_off(snapshot, begun=False)
-    inside = ("sh", "-c", 'rm -r "$PWD"; exec "$@"', "sh")
-    run_id = folder.name.removeprefix("overlay-")
-    done = person.cli("discard", run_id, "--json", around=inside)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["changes"] == []
-    assert not folder.exists()
+    other = linked(snapshot)
+    snapshot.leave(CHANGE.format(other=other))
+    kill_when_begun(snapshot)
+    with missing(other):
+        recovered = recover(person.paths)
+        [report] = recovered.finished
+        assert not recovered.errors
+        failed = dict.fromkeys(("old", "other"), "failed")
+        assert states(report.changes) == {"f": "applied", ".": "applied", **failed}
+        assert (person.project / "f").read_text() == "new\n"
+        check_finished(person)
+    assert texts(other) == ["old\n", "old\n"]
+    assert person.cli("apply", "--all").returncode == 0
+    assert texts(other) == ["new\n"]
+
+
+def test_what_has_begun_waits_for_its_project(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    settle(person, "echo new >first", Mode.REVIEW)
+    other = linked(snapshot)
+    snapshot.leave(f"mkdir new; echo new >new/second; echo new >{other}/old; echo >{other}/other")
+    kill_when_begun(snapshot)
+    with missing(person.project) as away:
+        [said] = recover(person.paths).errors
+        assert str(person.project) in said
+        assert_nothing_is_reported(person)
+        assert texts(other) == ["old\n", "old\n"]
+        with closing(ProjectManager(person.paths)) as manager:
+            project = manager.find_project(person.project)
+            assert project
+            with pytest.raises(ProjectError, match="was interrupted"):
+                check_move(manager, project, away)
+    assert not recover(person.paths).errors
+    check_finished(person)
+    assert (other / "old").read_text() == "new\n"
+    # Each change has a number of its own.
+    with snapshot.review() as (work, run):
+        paths = [item.change.path for item in read_changes(work.manager, run)]
+    assert sorted(paths) == ["new", "new/second", "old", "other"]
+
+
+def test_a_run_that_waits_for_a_folder_can_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
+    snapshot.leave(f"echo new >f; echo new >{other}/other")
+    shutil.rmtree(other)
+    said = person.cli("run", "-c", "true").stderr
+    run_id = said.rpartition("ollmsandbox discard ")[2].partition("`")[0]
+    assert person.cli("discard", run_id).returncode == 0
+    check_finished(person)
+    assert person.cli("changes", "--all", "--json").stdout == "[]\n"
+
+
+def test_a_request_of_the_user_is_done_as_far_as_there_are_folders(snapshot: Snapshot) -> None:
+    """A folder that is missing does not stop other runs either."""
+    person = snapshot.person
+    other = linked(snapshot)
+    run = settle(person, f"echo new >f; echo new >{other}/other", Mode.REVIEW).run_id
+    settle(person, "echo new >g", Mode.REVIEW)
+    cut_off_apply(snapshot, run)
+    with missing(other):
+        assert not recover(person.paths).errors
+        assert (person.project / "f").read_text() == "new\n"
+        assert not needs_recovery(person.paths)
+        done = person.cli("apply", "--all")
+        assert (done.returncode, f"{other}/other" in done.stdout) == (1, True)
+        assert (person.project / "g").read_text() == "new\n"
+    assert (other / "other").read_text() == "old\n"
+    assert person.cli("apply", run).returncode == 0
+    assert (other / "other").read_text() == "new\n"
+    assert person.cli("undo", run).returncode == 0
+    assert (person.project / "f").read_text() == (other / "other").read_text() == "old\n"
+    check_finished(person)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_an_undo_that_was_half_done_in_a_missing_folder(snapshot: Snapshot, is_large: bool) -> None:
+    """A large file is not compared, and only one version of it is kept."""
+    person = snapshot.person
+    other = linked(snapshot)
+    old = "old\n" * (1_000_000 if is_large else 1)
+    for file in other.iterdir():
+        file.write_text(old)
+    run = settle(person, f"echo new >f; echo new >{other}/old; echo new >{other}/other").run_id
+    assert killed_when(lambda: old in texts(other), lambda: review(person, "undo", run))
+    assert "new\n" in texts(other)
+    with missing(other):
+        assert not recover(person.paths).errors
+        check_finished(person)
+        assert (person.project / "f").read_text() == "old\n"
+        # What else is done to the project meanwhile changes nothing of that.
+        settle(person, "echo more >more")
+        settle(person, "echo more >>more")
+    review(person, "undo", run)
+    assert texts(other) == [old, old]
+    check_finished(person)
+
+
+def test_pending_changes_of_other_folders_can_be_applied_and_undone(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
+    command = f"echo new >f; echo new >{other}/other; rm {other}/old"
+    run = settle(person, command, Mode.REVIEW).run_id
+    with missing(other):
+        done = person.cli("apply", "--all", "--json")
+        assert done.returncode == 1
+        found = {change["path"]: change["state"] for change in json.loads(done.stdout)["changes"]}
+        assert found == {"f": "applied", f"{other}/other": "pending", f"{other}/old": "pending"}
+        assert (person.project / "f").read_text() == "new\n"
+    assert person.cli("apply", "--all").returncode == 0
+    assert texts(other) == ["new\n"]
+    with missing(other):
+        assert person.cli("undo", run).returncode == 1
+        assert (person.project / "f").read_text() == "old\n"
+    assert person.cli("undo", run).returncode == 0
+    assert texts(other) == ["old\n", "old\n"]
+
+
+def test_pending_changes_of_a_missing_folder_can_be_discarded(snapshot: Snapshot) -> None:
+    person = snapshot.person
+    other = linked(snapshot)
+    settle(person, f"chmod 700 {other}; echo new >{other}/other; rm {other}/old", Mode.REVIEW)
+    with missing(other):
+        assert person.cli("discard", "--all").returncode == 0
+        assert person.cli("changes", "--all", "--json").stdout == "[]\n"
+    assert person.cli("run", "-c", f"cat {other}/*").stdout == "old\nold\n"

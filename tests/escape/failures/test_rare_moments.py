@@ -7,12 +7,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from support.changes import states
@@ -28,28 +25,13 @@ from ollmsandbox.project.change import MANY, State
 from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import finish_leftovers
 from ollmsandbox.project.review import Review
-from ollmsandbox.project.write_file import write_file
 from ollmsandbox.sandbox.overlay import Overlay, Root
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
+
+pytestmark = pytest.mark.ordinary
 
 # Too large to be copied or compared, so versions are moved.
 LARGE = 3 << 20
-
-
-@pytest.fixture
-def elsewhere(person: Person) -> Iterator[Person]:
-    """Yield a user whose project is on another file system."""
-    other = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    person.project.rmdir()
-    person.project = other / "project"
-    person.project.mkdir()
-    yield person
-    shutil.rmtree(other)
-
-
-def write(person: Person, name: str, data: bytes, how: Mode = Mode.AUTO) -> str:
-    path = str(person.project / name)
-    return write_file(person.paths, RunSpec(str(person.project), mode=how), path, data).run_id
 
 
 def is_kept(person: Person, data: bytes) -> bool:
@@ -86,19 +68,21 @@ def test_a_kill_with_versions_of_the_same_time_and_size(person: Person, is_after
     assert (person.project / "file").read_bytes() == users
 
 
-def test_another_file_system_with_versions_of_the_same_time_and_size(elsewhere: Person) -> None:
-    users = make_large(elsewhere)
-    run = settle(elsewhere, SAME_TIME_AND_SIZE, Mode.AUTO).run_id
-    assert (elsewhere.project / "file").read_bytes() == b"c" * LARGE
-    review(elsewhere, "undo", run)
-    assert (elsewhere.project / "file").read_bytes() == users
+@pytest.mark.usefixtures("on_another_disk")
+def test_another_file_system_with_versions_of_the_same_time_and_size(person: Person) -> None:
+    users = make_large(person)
+    run = settle(person, SAME_TIME_AND_SIZE).run_id
+    assert (person.project / "file").read_bytes() == b"c" * LARGE
+    review(person, "undo", run)
+    assert (person.project / "file").read_bytes() == users
 
 
 @pytest.mark.parametrize("command", ["echo new >file", "rm file"])
+@pytest.mark.usefixtures("on_another_disk")
 def test_no_room_for_what_comes_out_of_another_file_system(
-    elsewhere: Person, monkeypatch: pytest.MonkeyPatch, command: str
+    person: Person, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    users = make_large(elsewhere)
+    users = make_large(person)
     real = copying.copy_whole
 
     def full(source: DirEntryAt, target: DirEntryAt) -> None:
@@ -107,9 +91,9 @@ def test_no_room_for_what_comes_out_of_another_file_system(
         real(source, target)
 
     monkeypatch.setattr(swap, "copy_whole", full)
-    assert states(settle(elsewhere, command)) == {"file": State.FAILED}
-    assert (elsewhere.project / "file").read_bytes() == users
-    assert os.listdir(elsewhere.project) == ["file"]
+    assert states(settle(person, command)) == {"file": State.FAILED}
+    assert (person.project / "file").read_bytes() == users
+    assert os.listdir(person.project) == ["file"]
 
 
 def test_no_room_for_the_name_of_what_came_out(
@@ -184,8 +168,8 @@ def test_a_save_in_the_instant_of_a_kill(
     assert killed_when(lambda: is_taken, lambda: review(person, "apply", run))
     monkeypatch.undo()
     finish_leftovers(person.paths)
-    write(person, "other", b"1")
-    write(person, "other", b"2")
+    person.write("other", "1")
+    person.write("other", "2")
     assert is_kept(person, b"mine\n")
 
 
@@ -209,7 +193,7 @@ def test_a_write_in_place_where_files_cannot_be_exchanged(
 
     monkeypatch.setattr(exchange, "_rename", refuse)
     monkeypatch.setattr(exchange, "check_expected", write_after)
-    write(person, "file", b"new\n")
+    person.write("file", "new\n")
     assert file.read_text() == "mine, longer\n"
 
 
@@ -244,7 +228,7 @@ def test_a_pending_layer_that_is_lost_while_a_run_is_unsettled(person: Person, d
 
 def test_a_kill_while_old_runs_are_removed(person: Person) -> None:
     (person.project / "a").write_text("old\n")
-    write(person, "a", b"new\n")
+    person.write("a", "new\n")
     later = time.time() + 40 * 86400
 
     def clean() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.escape.copy_back import settle
 from support.escape.kill import Snapshot, killed_when
 from support.person import Person
 
@@ -19,11 +19,10 @@ from ollmsandbox.project.change import State
 from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.jobs import unfinished
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 NAMES = [f"{number}" for number in range(12)]
 CHANGE = "for name in [0-9]*; do echo 'this is new' >$name; done"
@@ -35,31 +34,10 @@ def _files(person: Person) -> None:
         (person.project / name).write_text(f"old {name}")
 
 
-def change(person: Person) -> None:
-    person.run(CHANGE, keeper=Recorder(RunSpec(str(person.project)), person.paths))
-
-
 def assert_all_is_finished(person: Person) -> None:
     """Assert it after the next program has started."""
     assert [error for report in finish_leftovers(person.paths) for error in report.errors] == []
     assert not [*person.paths.cache.glob("overlay-*")]
-
-
-def assert_all_is_recorded(person: Person) -> None:
-    assert_all_is_finished(person)
-    assert {(person.project / name).read_text() for name in NAMES} == {"this is new\n"}
-    manager = ProjectManager(person.paths)
-    try:
-        project = manager.find_project(person.project)
-        assert project is not None
-        run = manager.last_run(project)
-        assert run is not None
-        assert [item.state for item in read_changes(manager, run)] == [State.APPLIED] * len(NAMES)
-        for record in FileRecord.select():
-            copy = Path(str(record.last_approved_copy_path))
-            assert copy.read_text() == f"old {os.path.basename(record.path)}"
-    finally:
-        manager.close()
 
 
 def test_an_error_is_reported_and_the_rest_is_done_later(person: Person) -> None:
@@ -71,23 +49,17 @@ def test_an_error_is_reported_and_the_rest_is_done_later(person: Person) -> None
         )
         database.commit()
         with pytest.raises(OllmSandboxError, match="stop"):
-            change(person)
+            settle(person, CHANGE)
         database.execute("DROP TRIGGER stop")
         database.commit()
-    assert_all_is_recorded(person)
-
-
-def test_an_unrecorded_backup_is_not_used_for_another_file(
-    person: Person,
-) -> None:
-    """A program that was killed before it recorded the number leaves such backups."""
-    person.paths.backups.mkdir(parents=True)
-    day = time.strftime("%y-%m-%d")
-    for number in range(1, 20):
-        for name in NAMES:
-            (person.paths.backups / f"{number}-{day}-{name}").write_text("of something else")
-    change(person)
-    assert_all_is_recorded(person)
+    assert_all_is_finished(person)
+    assert {(person.project / name).read_text() for name in NAMES} == {"this is new\n"}
+    with Snapshot(person).review() as (review, run):
+        found = [item.state for item in read_changes(review.manager, run)]
+        assert found == [State.APPLIED] * len(NAMES)
+        for record in FileRecord.select():
+            copy = Path(str(record.last_approved_copy_path))
+            assert copy.read_text() == f"old {os.path.basename(record.path)}"
 
 
 def test_an_edit_before_the_recovery_is_not_undone(person: Person) -> None:

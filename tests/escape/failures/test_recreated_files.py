@@ -5,23 +5,14 @@ the disk, and the next command sees what is pending."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import FIRST_STEP, settle
-from support.escape.kill import (
-    EVERY,
-    Leaver,
-    LeftBehind,
-    Snapshot,
-    check_finished,
-    finish,
-    killed_after,
-    look_at,
-)
+from support.escape.copy_back import apply_all, in_each, review, rows, settle
+from support.escape.kill import Snapshot, check_finished, finish, look_at
 from support.person import Person
 
 from ollmsandbox.files.dirfd import folders_above
@@ -32,9 +23,10 @@ from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
 from ollmsandbox.project.scan import scan
-from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.overlay import Root, leftovers
 from ollmsandbox.sandbox.spec import Mode, RunSpec
+
+pytestmark = pytest.mark.ordinary
 
 ANEW = "rm -r d; mkdir d; echo old >d/a"
 # What the two do, in a folder of its own each.
@@ -64,16 +56,6 @@ def fill(folder: Path) -> None:
     for name in ("d/a", "d/b", "d/e/c", "f"):
         (folder / name).write_text("old\n")
     (folder / "l").symlink_to("f")
-
-
-def leave(person: Person, command: str) -> str:
-    """A run whose command is done, and that is not settled yet."""
-    before = set(person.paths.cache.glob("overlay-*"))
-    with contextlib.suppress(LeftBehind):
-        keeper = Leaver(Recorder(RunSpec(str(person.project)), person.paths))
-        person.run(command, keeper=keeper)
-    [left] = set(person.paths.cache.glob("overlay-*")) - before
-    return left.name.removeprefix("overlay-")
 
 
 def settle_left(person: Person, run_id: str, mode: Mode) -> None:
@@ -126,7 +108,7 @@ def left_by(person: Person, run_id: str) -> dict[str, str]:
     return in_layers([str(folder), *next_root(person).lowers])
 
 
-def rows(person: Person) -> dict[str, dict[str, Recorded]]:
+def records(person: Person) -> dict[str, dict[str, Recorded]]:
     """Return the changes by run, in the order of their ends, and by path."""
     with closing(Review(person.paths)) as work:
         project = work.manager.find_project(person.project)
@@ -138,17 +120,11 @@ def rows(person: Person) -> dict[str, dict[str, Recorded]]:
         }
 
 
-def version(person: Person, run_id: str, item: Recorded) -> str:
-    with closing(Review(person.paths)) as work:
-        found = Versions(work.manager).after(work.manager.run(run_id), item)
-        return found.read().decode().strip() if found.type else "nothing"
-
-
 def check_records(person: Person, told: object) -> None:
     """Assert that what was applied last is on disk, and that the next command sees nothing else
     instead of it than the pending changes."""
     disk, applied = on_disk(person), {}
-    for items in rows(person).values():
+    for items in records(person).values():
         for path, item in items.items():
             # A folder with another mode may be deleted later.
             is_mode = item.change.type is Type.FOLDER and item.change.kind is Kind.MODIFIED
@@ -163,7 +139,7 @@ def check_records(person: Person, told: object) -> None:
     found = {change.path for change in changes if change.type is not Type.FOLDER}
     recorded = {
         path
-        for items in rows(person).values()
+        for items in records(person).values()
         for path, item in items.items()
         if item.state in PENDING_STATES
     }
@@ -178,81 +154,54 @@ def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
         fill(person.project / str(number))
     if waits == "something waits":
         settle(person, "echo waits >waiting", Mode.REVIEW)
-    runs = [
-        leave(person, "\n".join(f"(cd {n}; {pair[which]})" for n, pair in enumerate(PAIRS)))
-        for which in (0, 1)
-    ]
-    made = {run: left_by(person, run) for run in runs}
     snapshot = Snapshot(person)
+    runs = [snapshot.leave(in_each(pair[which] for pair in PAIRS)) for which in (0, 1)]
+    made = {run: left_by(person, run) for run in runs}
     snapshot.save()
-    ways = [(one, other, turned) for one in Mode for other in Mode for turned in (False, True)]
-    for one, other, turned in ways:
-        if Mode.NEVER in (one, other):
-            continue
+    modes = (Mode.AUTO, Mode.REVIEW)
+    for told in itertools.product(modes, modes, (False, True)):
+        one, other, is_turned = told
         snapshot.restore()
         both = [(runs[0], one), (runs[1], other)]
-        for run, mode in reversed(both) if turned else both:
+        for run, mode in reversed(both) if is_turned else both:
             settle_left(person, run, mode)
-        told = (one, other, turned)
         check_records(person, told)
-        known, seen = rows(person), by_next(person)
+        known, seen = records(person), by_next(person)
         for run, files in made.items():
             # Nothing that is new goes without a word.
             for path in {p for p in files if files[p] not in ("/", "@", "old")}:
                 is_known = path in known.get(run, {})
                 assert is_known or seen.get(path) == files[path], (told, path)
-        with closing(Review(person.paths)) as work:
-            project = work.manager.find_project(person.project)
-            assert project is not None
-            work.apply_all(project)
+        apply_all(person)
         check_records(person, (told, "applied"))
 
 
-@pytest.fixture
-def deleted_and_made(person: Person) -> tuple[Person, str, str]:
-    """The first waits; then the second is settled, which had begun before that."""
+def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(person: Person) -> None:
     fill(person.project)
-    second = leave(person, f"{ANEW}; echo second >d/new; touch f")
-    first = settle(person, "rm -r d; rm f", Mode.REVIEW).run_id
+    second = Snapshot(person).leave(f"{ANEW}; echo second >d/new; touch f")
+    settle(person, "rm -r d; rm f", Mode.REVIEW)
+    # It had begun before the first, and ends after it.
     settle_left(person, second, Mode.AUTO)
-    return person, first, second
-
-
-def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(
-    deleted_and_made: tuple[Person, str, str],
-) -> None:
-    person, _, second = deleted_and_made
-    with closing(Review(person.paths)) as work:
-        project = work.manager.find_project(person.project)
-        assert project is not None
-        work.discard(work.manager.run(second))
-        reports = work.apply_all(project)
+    review(person, "discard", second)
+    reports = apply_all(person)
     assert {item.state for report in reports for item in report.changes} == {State.APPLIED}
     assert on_disk(person) == {"l": "@"}
 
 
 def test_a_kill_at_any_step(person: Person) -> None:
     fill(person.project)
-    second = leave(person, f"{ANEW}; mkdir -p d/e/empty; echo second >d/new; echo second >new")
-    settle(person, "rm -r d; rm f", Mode.REVIEW)
     snapshot = Snapshot(person)
+    second = snapshot.leave(f"{ANEW}; mkdir -p d/e/empty; echo second >d/new; echo second >new")
+    settle(person, "rm -r d; rm f", Mode.REVIEW)
     snapshot.save()
 
     def look() -> tuple[object, ...]:
-        items = rows(person)[second].values()
-        found = sorted(
-            (item.change.path, item.state, version(person, second, item)) for item in items
-        )
-        return found, look_at(person.project), by_next(person)
+        return rows(person, second), look_at(person.project), by_next(person)
 
     settle_left(person, second, Mode.REVIEW)
     expected = look()
     check_records(person, "not killed")
-    number = 1 + 2 * FIRST_STEP
-    snapshot.restore()
-    while killed_after(number, lambda: settle_left(person, second, Mode.REVIEW)):
+    for number, _ in snapshot.kills(lambda: settle_left(person, second, Mode.REVIEW), every=5):
         finish(snapshot, 1 + number * 7 % 13)
         assert look() == expected, number
         check_finished(person)
-        snapshot.restore()
-        number += EVERY or 5

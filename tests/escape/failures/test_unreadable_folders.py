@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from support.changes import states
 from support.escape.attack import IS_ROOT
+from support.escape.copy_back import review, settle
 from support.escape.kill import Snapshot, killed_after
 from support.person import Person, make_person
 
@@ -22,7 +22,6 @@ from ollmsandbox.project.held.git.view import View
 from ollmsandbox.project.layer import PendingLayer
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.recover import finish_leftovers
-from ollmsandbox.project.review import Review
 from ollmsandbox.project.run import OpenRuns
 from ollmsandbox.project.scan import scan
 from ollmsandbox.project.swap import Swapper
@@ -42,14 +41,12 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     (person.project / ".git").mkdir()
     for name in "ab":
         (shut / name).write_text("old\n")
-    keeper = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run(
+    report = settle(
+        person,
         "for name in a b; do echo 'this is new' >shut/$name; done\n"
         f"chmod {mode:o} shut; printf '[x]\\ny = z\\n' >.git/config",
-        keeper=keeper,
     )
-    assert keeper.report is not None
-    found = {item.change.path: item.state for item in keeper.report.changes}
+    found = states(report)
     assert found.pop(".git/config") is State.PENDING
     assert set(found.values()) == {State.APPLIED}
     assert mode_of(shut) == mode
@@ -70,15 +67,13 @@ def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
         file.write_text("old\n")
     for folder in (inner, shut):
         folder.chmod(0o000)
-    keeper = Recorder(RunSpec(str(person.project), mode=Mode.REVIEW), person.paths)
-    person.run(f"chmod 700 shut shut/inner; rm -r shut{then}", keeper=keeper)
-    assert keeper.report is not None
+    report = settle(person, f"chmod 700 shut shut/inner; rm -r shut{then}", Mode.REVIEW)
     if IS_ROOT:
-        discard_by_and_by(person, keeper.report.run_id, ["new"] if then else [])
+        discard_by_and_by(person, report.run_id, ["new"] if then else [])
     else:
         # We cannot look into it.
-        assert [skipped.path for skipped in keeper.report.skipped] == ["shut"]
-        assert not keeper.report.changes
+        assert [skipped.path for skipped in report.skipped] == ["shut"]
+        assert not report.changes
     assert modes(person.project) == (0o000, 0o000)
     assert not PendingLayer(person.paths, str(person.project)).runs()
 
@@ -86,18 +81,16 @@ def test_a_closed_folder_that_is_deleted_is_as_it_was_if_that_is_discarded(
 def discard_by_and_by(person: Person, run_id: str, added: list[str]) -> None:
     """Discard that one file in the closed folder is deleted, then the rest."""
     shut = person.project / "shut"
-    with contextlib.closing(Review(person.paths)) as review:
-        run = review.manager.run(run_id)
-        report = review.discard(run, [str(shut / "inner" / "file")])
-        assert {item.state for item in report.changes} == {State.DISCARDED}
-        assert mode_of(shut) == 0o000
-        looks = person.run(
-            "chmod 700 shut; stat -c %a shut/inner; chmod 700 shut/inner; ls shut shut/inner",
-            keeper=Recorder(RunSpec(str(person.project), mode=Mode.NEVER), person.paths),
-        )
-        listed = ["shut:", "inner", *added, "shut/inner:", "file"]
-        assert looks.stdout.text.split() == ["0", *listed]
-        review.discard(run)
+    report = review(person, "discard", run_id, "shut/inner/file")
+    assert set(states(report).values()) == {State.DISCARDED}
+    assert mode_of(shut) == 0o000
+    looks = person.run(
+        "chmod 700 shut; stat -c %a shut/inner; chmod 700 shut/inner; ls shut shut/inner",
+        keeper=Recorder(RunSpec(str(person.project), mode=Mode.NEVER), person.paths),
+    )
+    listed = ["shut:", "inner", *added, "shut/inner:", "file"]
+    assert looks.stdout.text.split() == ["0", *listed]
+    review(person, "discard", run_id)
 
 
 @pytest.mark.parametrize("mode", [0o300, 0o000])
@@ -166,10 +159,7 @@ def test_a_root_that_is_gone_leaves_no_descriptor(person: Person, tmp_path: Path
 
     for act in (look, apply):
         before = os.listdir("/proc/self/fd")
-        _fails(act)
+        with pytest.raises(ProjectError) as caught:
+            act()
+        del caught
         assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
-def _fails(act: Callable[[], None]) -> None:
-    with pytest.raises(ProjectError):
-        act()

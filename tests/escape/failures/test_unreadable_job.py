@@ -24,6 +24,8 @@ from ollmsandbox.project.projects import ProjectManager
 from ollmsandbox.project.recover import recover
 from ollmsandbox.sandbox.spec import Mode
 
+pytestmark = pytest.mark.ordinary
+
 DAMAGE: dict[str, Callable[[str], str]] = {
     "cut off": lambda text: text[: len(text) // 2],
     "empty": lambda _text: "",

@@ -6,29 +6,31 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from support.escape.attack import IS_ROOT
+import pytest
 from support.escape.kill import after_each_change
 from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.files import trees
 from ollmsandbox.paths import Paths
-from ollmsandbox.project.change import Report
+from ollmsandbox.project.change import Report, State
+from ollmsandbox.project.index import read_changes
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.project.review import Review
+from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.overlay import Overlay
 from ollmsandbox.sandbox.process import Sinks
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
 Step = Callable[[], None]
 
-# Every second step: root looks at these, an ordinary user at the others.
-FIRST_STEP = 0 if IS_ROOT else 1
-MODES = [Mode.AUTO, Mode.REVIEW]
+each_mode = pytest.mark.parametrize(
+    "mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value)
+)
 
 OURS = (".cache", ".local", ".config", "playground")
 WAIT = "echo ready; until [ -e ~/playground/go ]; do sleep 0.01; done"
@@ -132,8 +134,7 @@ def during(person: Person, command: str, act: Callable[[], object], mode: Mode) 
 
 
 def review(person: Person, action: str, run_id: str, *paths: str, step: Step = no_step) -> Report:
-    found = Review(person.paths)
-    try:
+    with closing(Review(person.paths)) as found:
         run = found.manager.run(run_id)
         does: dict[str, Callable[..., Report]] = {
             "apply": found.apply,
@@ -142,8 +143,45 @@ def review(person: Person, action: str, run_id: str, *paths: str, step: Step = n
         }
         with after_each_change(step):
             return does[action](run, [f"{run.project.path}/{path}" for path in paths])
-    finally:
-        found.close()
+
+
+def settle_and_apply(person: Person, command: str, mode: Mode) -> Report:
+    """Run a command; apply its changes, if they are pending then."""
+    report = settle(person, command, mode)
+    return review(person, "apply", report.run_id) if mode is Mode.REVIEW else report
+
+
+def in_each(commands: Iterable[str]) -> str:
+    """Return shell text that runs each command in a folder of its own, named by its number: most of
+    the time goes into the sandbox."""
+    return "\n".join(f"(cd {number} && {one}\n)" for number, one in enumerate(commands))
+
+
+def of_each(names: Iterable[str], paths: Iterable[str]) -> dict[str, set[str]]:
+    """Return those of the paths that are in the folder of each command, without its number."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in paths:
+        number, _, name = path.partition("/")
+        list(found.values())[int(number)].add(name)
+    return found
+
+
+def apply_all(person: Person) -> list[Report]:
+    """Apply everything that is pending in the project."""
+    with closing(Review(person.paths)) as found:
+        project = found.manager.find_project(person.project)
+        assert project is not None
+        return found.apply_all(project)
+
+
+def rows(person: Person, run_id: str) -> dict[str, tuple[State, bytes]]:
+    """Return the state of each change of a run, and the run's version of it."""
+    with closing(Review(person.paths)) as found:
+        run, versions = found.manager.run(run_id), Versions(found.manager)
+        return {
+            item.change.path: (item.state, versions.after(run, item).read())
+            for item in read_changes(found.manager, run)
+        }
 
 
 class Counter:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.escape.attack import IS_ROOT
 from support.person import Person
 
 from ollmsandbox.database.tables import Run
@@ -36,6 +37,8 @@ Seen = dict[str, tuple[object, ...]]
 
 # To look at more of the steps, or at fewer.
 EVERY = int(os.environ.get("OLLMSANDBOX_KILL_EVERY", "0"))
+# Root looks at some of the steps, and others at those between.
+FIRST_STEP = 0 if IS_ROOT else 1
 
 _CHANGING = (
     *("rename", "replace", "link", "symlink", "unlink", "remove", "mkdir", "rmdir", "mknod"),
@@ -123,12 +126,14 @@ class Leaver:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self.run_id = ""
         self.about: Mapping[str, str] = {**recorder.about, "command": "change"}
 
     def roots(self) -> Sequence[Root]:
         return self._recorder.roots()
 
     async def settle(self, overlay: Overlay) -> None:
+        self.run_id = overlay.run_id
         raise LeftBehind
 
 
@@ -141,11 +146,12 @@ class Snapshot:
         saved = person.home.with_name("saved")
         self._saved = {saved / str(n): one for n, one in enumerate(folders or (person.home,))}
 
-    def leave(self, command: str | Sequence[str]) -> None:
-        """Run a command and stop before its changes are settled."""
+    def leave(self, command: str | Sequence[str]) -> str:
+        """Run a command and stop before its changes are settled; return the run's id."""
         keeper = Leaver(Recorder(RunSpec(str(self.person.project)), self.person.paths))
         with contextlib.suppress(LeftBehind):
             self.person.run(command, keeper=keeper)
+        return keeper.run_id
 
     def save(self) -> None:
         for runs in ("overlay-*", "caches/*/live-*"):
@@ -171,6 +177,22 @@ class Snapshot:
             document = json.loads(file.read_text())
             document["began"] = dict.fromkeys(document["began"], now)
             file.write_text(json.dumps(document))
+
+    def kills(
+        self,
+        act: Callable[[], object],
+        every: int,
+        prepare: Callable[[], object] | None = None,
+    ) -> Iterator[tuple[int, bool]]:
+        """Do something again and again from the saved state, killed some steps later each time,
+        until it gets to its end. Yield the number of steps, and whether it was killed."""
+        every = EVERY or every
+        number, is_killed = 1 + every // 2 * FIRST_STEP, True
+        while is_killed:
+            (prepare or self.restore)()
+            is_killed = killed_after(number, act)
+            yield number, is_killed
+            number += every
 
     # --- what is done with it ------------------------------------------------------------------
 
