@@ -8,11 +8,13 @@ import os
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import review, settle
+from support.escape.copy_back import in_each, of_each, review, settle
 from support.person import Person
 
 from ollmsandbox.project.change import Flag, State, Type
 from ollmsandbox.project.held.git.targets import GitTargets
+
+pytestmark = pytest.mark.ordinary
 
 HOOK = "tools/hooks/pre-commit"
 
@@ -62,7 +64,6 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert mark.exists()
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     "setting",
     [
@@ -97,7 +98,6 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
         assert led.covers("more")
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     "setting",
     [
@@ -118,7 +118,6 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     assert not any(led.covers(f"src/{number}") for number in range(5_000))
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize(
     "setting",
     [
@@ -241,7 +240,6 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
     assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
 def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
@@ -356,16 +354,21 @@ MANAGERS = {
 }
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("manager", MANAGERS)
-def test_what_a_hook_manager_runs(person: Person, checkout: Path, manager: str) -> None:
-    hook, text, runs = MANAGERS[manager]
-    write(checkout / (hook or ".git/hooks/pre-commit"), f"#!/bin/sh\n{text}\n")
-    if hook:
-        git(person, "config", "core.hooksPath", os.path.dirname(hook))
-    write(checkout / runs)
-    write(checkout / "src" / os.path.basename(runs))
-    assert held(person, f"echo evil >>{runs}; echo x >>src/$(basename {runs})") == {runs}
+def test_what_a_hook_manager_runs(person: Person) -> None:
+    for number, (hook, text, runs) in enumerate(MANAGERS.values()):
+        folder = person.project / str(number)
+        git(person, "init", "-q", str(folder))
+        write(folder / (hook or ".git/hooks/pre-commit"), f"#!/bin/sh\n{text}\n")
+        if hook:
+            git(person, "config", "core.hooksPath", os.path.dirname(hook), folder=folder)
+        write(folder / runs)
+        write(folder / "src" / os.path.basename(runs))
+    scripts = {name: runs for name, (_, _, runs) in MANAGERS.items()}
+    attack = in_each(
+        f"echo x >>{runs}; echo x >>src/$(basename {runs})" for runs in scripts.values()
+    )
+    found = of_each(MANAGERS, held(person, attack))
+    assert found == {name: {runs} for name, runs in scripts.items()}
 
 
 @pytest.mark.parametrize(
@@ -410,17 +413,17 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("manager", SETTINGS)
-def test_a_script_that_the_settings_of_a_hook_manager_name(
-    person: Person, checkout: Path, manager: str
-) -> None:
-    hook, file, text = SETTINGS[manager]
-    write(checkout / ".git/hooks/pre-commit", f"#!/bin/sh\n{hook}\n")
-    write(checkout / file, text)
-    for name in ("check", "other"):
-        write(checkout / "tools" / name)
-    attack = "for f in tools/*; do echo evil >>$f; done"
-    assert held(person, attack) == {"tools/check"}
+def test_scripts_that_the_settings_of_a_hook_manager_name(person: Person) -> None:
+    for number, (hook, file, text) in enumerate(SETTINGS.values()):
+        folder = person.project / str(number)
+        git(person, "init", "-q", str(folder))
+        write(folder / ".git/hooks/pre-commit", f"#!/bin/sh\n{hook}\n")
+        write(folder / file, text)
+        for name in ("check", "other"):
+            write(folder / "tools" / name)
+    attack = in_each("for f in tools/*; do echo evil >>$f; done" for _ in SETTINGS)
+    found = of_each(SETTINGS, held(person, attack))
+    assert found == {name: {"tools/check"} for name in SETTINGS}
 
 
 def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path) -> None:
@@ -436,25 +439,30 @@ def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path)
     assert held(person, attack) == {"package.json"}
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "[new]\nkeyOfGitIn2030 = tools/build\n",
-        "[alias]\ncheck = !tools/build\n",
-        "[core]\nattributesFile = tools/build\n",
-        "[init]\ntemplateDir = PROJECT/tools\n",
-        "[gpg]\nprogram = build\n",
-    ],
+VALUES = (
+    # What is named without a folder is looked for in PATH.
+    "[gpg]\nprogram = build\n",
+    "[new]\nkeyOfGitIn2030 = tools/build\n",
+    "[alias]\ncheck = !tools/build\n",
+    "[core]\nattributesFile = tools/build\n",
+    "[init]\ntemplateDir = FOLDER/tools\n",
 )
+
+
 def test_any_value_that_names_a_file_of_the_project(
-    person: Person, checkout: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+    person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", f"{checkout}/tools:{os.environ['PATH']}")
-    with (checkout / ".git" / "config").open("a") as config:
-        config.write(setting.replace("PROJECT", str(checkout)))
-        config.write(f"[safe]\ndirectory = {checkout}\n")
-    assert held(person, "echo x >>tools/build; mkdir src; echo x >src/build") == {"tools/build"}
+    monkeypatch.setenv("PATH", f"{person.project}/0/tools:{os.environ['PATH']}")
+    for number, setting in enumerate(VALUES):
+        folder = person.project / str(number)
+        git(person, "init", "-q", str(folder))
+        write(folder / "tools/build")
+        with (folder / ".git/config").open("a") as config:
+            config.write(setting.replace("FOLDER", str(folder)))
+            config.write(f"[safe]\ndirectory = {folder}\n")
+    attack = in_each("echo x >>tools/build; mkdir src; echo x >src/build" for _ in VALUES)
+    found = of_each(VALUES, held(person, attack))
+    assert found == {setting: {"tools/build"} for setting in VALUES}
 
 
 def test_values_that_only_look_like_files_of_the_project(person: Person, checkout: Path) -> None:
@@ -495,7 +503,6 @@ def test_a_harmless_line_that_hides_the_next_one(
     assert held(person, f"echo x >>{HOOK}") == {HOOK}
 
 
-@pytest.mark.anybody
 @pytest.mark.parametrize("settled", ["together", "one after the other"])
 def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
     person: Person, settled: str
@@ -534,28 +541,26 @@ open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
 """
 
 
-def write_index(person: Person, version: int, *paths: str) -> None:
-    write(person.project / "evil", f"#!/bin/sh\ntouch {person.home}/planted\n")
-    write(person.project / "index.py", INDEX.replace("\\\\", "\\"))
-    found = held(person, f"python3 index.py {version} {' '.join(paths)}")
-    assert found == {".git/index"}
-
-
-@pytest.mark.anybody
-@pytest.mark.parametrize("version", [2, 4])
-@pytest.mark.parametrize(
-    "path", [".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config"]
-)
-def test_paths_in_the_index(person: Person, checkout: Path, path: str, version: int) -> None:
+def test_paths_in_the_index(person: Person) -> None:
     """`git checkout .` writes to all of them."""
-    git(person, "add", ".")
-    git(person, "commit", "-qm", "x")
-    write_index(person, version, path, "tools/build")
-    git(person, "checkout", ".")
-    assert not (person.project / path).exists()
+    paths = (".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config")
+    cases = [(version, path) for version in (2, 4) for path in paths]
+    write(person.home / "index.py", INDEX.replace("\\\\", "\\"))
+    for number in range(len(cases)):
+        folder = person.project / str(number)
+        git(person, "init", "-q", str(folder))
+        write(folder / "tools/build")
+        git(person, "add", ".", folder=folder)
+        git(person, "commit", "-qm", "x", folder=folder)
+        write(folder / "evil", f"#!/bin/sh\ntouch {person.home}/planted\n")
+    attack = in_each(f"python3 ~/index.py {version} {path} tools/build" for version, path in cases)
+    assert held(person, attack) == {f"{number}/.git/index" for number in range(len(cases))}
+    for number, (_, path) in enumerate(cases):
+        folder = person.project / str(number)
+        git(person, "checkout", ".", folder=folder)
+        assert not (folder / path).exists(), path
 
 
-@pytest.mark.anybody
 def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> None:
     (checkout / ".gitignore").write_text("*.o\n")
     name = "n" * 200

