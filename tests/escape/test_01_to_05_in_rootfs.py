@@ -13,32 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.escape.attack import Listener, attempt, look, python, refusal
+from support.escape.attack import Listener, attempt, look, python, refusal, refusals
 from support.person import Person
 from support.rootfs import VERSION, Entry, mirror, prepare, system
 
 from ollmsandbox.sandbox.rootfs.store import Installed
 
 
-def succeeded(person: Person, alpine: Installed, attacks: Sequence[str]) -> list[str]:
-    """Run each attempt in a process of its own, all in one sandbox."""
-    lines = [
-        f"""
-        if os.fork() == 0:
-            try:
-                {attack}
-                print('succeeded', {attack!r}, flush=True)
-            except OSError:
-                pass
-            os._exit(0)
-        assert os.wait()[1] == 0
-        """
-        for attack in attacks
-    ]
-    result = person.run(python("".join(lines) + "\n        print('done')"), rootfs=alpine)
-    *found, last = result.stdout.text.splitlines() or [""]
-    assert last == "done", result.stderr.text
-    return found
+def refused(person: Person, alpine: Installed, attacks: Sequence[str]) -> dict[str, str]:
+    return refusals(person, {attack: attack for attack in attacks}, rootfs=alpine)
 
 
 # --- 1: writing outside ------------------------------------------------------------------------
@@ -90,8 +73,8 @@ def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_moun
 
 
 def test_allowed_operations_succeed(person: Person, alpine: Installed) -> None:
-    attacks = ["open('/workspace/file', 'w')", "open('/etc/file', 'w')", "os.mkdir('/tmp/folder')"]
-    assert len(succeeded(person, alpine, attacks)) == 2
+    found = refused(person, alpine, ("open('/workspace/file', 'w')", "os.mkdir('/tmp/folder')"))
+    assert set(found.values()) == {""}
 
 
 MOUNTING = (
@@ -109,7 +92,7 @@ MOUNTING = (
 
 
 def test_mounting_or_making_it_another_way(person: Person, alpine: Installed) -> None:
-    assert succeeded(person, alpine, MOUNTING) == []
+    assert all(refused(person, alpine, MOUNTING).values())
 
 
 # --- 2: reading secrets ------------------------------------------------------------------------
@@ -162,13 +145,13 @@ def test_tcp_and_udp(person: Person, alpine: Installed) -> None:
             assert listener.reached()
 
 
-@pytest.mark.parametrize("network", [False, True], ids=["alone", "with-network"])
-def test_an_abstract_unix_socket(person: Person, alpine: Installed, network: bool) -> None:
+def test_an_abstract_unix_socket(person: Person, alpine: Installed) -> None:
     name = f"\0ollmsandbox-{os.urandom(6).hex()}"
     with Listener(socket.AF_UNIX, socket.SOCK_STREAM, name) as listener:
-        code = f"socket.socket(socket.AF_UNIX).connect({name!r})"
-        assert refusal(person, attempt(code), rootfs=alpine, network=network)
-        assert not listener.reached()
+        code = attempt(f"socket.socket(socket.AF_UNIX).connect({name!r})")
+        for network in (False, True):
+            assert refusal(person, code, rootfs=alpine, network=network)
+            assert not listener.reached()
 
 
 @pytest.mark.parametrize("where", ["project", "playground"])
@@ -225,7 +208,7 @@ TOUCHING = (
 
 def test_touching_a_process_outside(person: Person, alpine: Installed, bystander: int) -> None:
     attacks = [attack.format(pid=bystander) for attack in TOUCHING]
-    assert succeeded(person, alpine, attacks) == []
+    assert all(refused(person, alpine, attacks).values())
 
 
 # --- 5: getting privileges ---------------------------------------------------------------------
@@ -253,7 +236,7 @@ CALLS = (
 
 
 def test_a_call_that_would_lead_further(person: Person, alpine: Installed) -> None:
-    assert succeeded(person, alpine, CALLS) == []
+    assert all(refused(person, alpine, CALLS).values())
 
 
 def test_no_program_of_the_system_is_setuid(alpine: Installed) -> None:

@@ -10,10 +10,11 @@ import shutil
 import stat
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
-from support.escape.attack import attempt, look, papers, python, refusal, run_while
+from support.escape.attack import look, papers, python, refusals, run_while
 from support.person import ROOT, Person
 
 from ollmsandbox.errors import OllmSandboxError
@@ -40,50 +41,31 @@ def test_the_current_folder_of_a_command_is_moved_out_of_the_project(person: Per
     assert sorted(path.name for path in folder.rglob("*")) == ["deep", "file", "sub"]
 
 
-def test_the_project_is_replaced_by_a_link_while_a_command_runs(person: Person) -> None:
+@pytest.mark.parametrize("what", ["the project", "a folder around it"])
+def test_a_folder_is_replaced_by_a_link_while_a_command_runs(person: Person, what: str) -> None:
+    """A command in a larger project around this one can do that."""
     folder = papers(person.home / "papers")
+    papers(folder / "inner")
     before = look(folder)
+    around = person.home / "around"
+    (around / "inner").mkdir(parents=True)
+    project = around / "inner" if what == "a folder around it" else around
 
-    def replace_project() -> None:
-        person.project.rename(person.home / "moved")
-        person.project.symlink_to(folder)
+    def replace() -> None:
+        around.rename(person.home / "moved")
+        around.symlink_to(folder)
 
     attack = python(f"""
         meanwhile_outside()
-        for name in ('file', '{person.project}/file', '{person.home}/project/new'):
+        for name in ('file', '{project}/file', '{project}/new'):
             try:
                 open(name, 'w').write('evil')
             except OSError:
                 pass
         """)
     # The project's path is gone; the message says where the changes are kept.
-    with pytest.raises(OllmSandboxError, match="project"):
-        run_while(person, attack, replace_project)
-    assert look(folder) == before
-
-
-def test_a_folder_around_the_project_is_replaced_by_a_link_while_a_command_runs(
-    person: Person,
-) -> None:
-    """A command in a larger project around this one can do that."""
-    folder = papers(person.home / "papers")
-    (folder / "inner").mkdir()
-    papers(folder / "inner")
-    before = look(folder)
-    around = person.home / "around"
-    (around / "inner").mkdir(parents=True)
-
-    def replace_folder() -> None:
-        around.rename(person.home / "moved")
-        around.symlink_to(folder)
-
-    attack = python("""
-        meanwhile_outside()
-        open('file', 'w').write('evil')
-        open('new', 'w').write('evil')
-        """)
-    with pytest.raises(OllmSandboxError, match="inner"):
-        run_while(person, attack, replace_folder, project=around / "inner")
+    with pytest.raises(OllmSandboxError, match=project.name):
+        run_while(person, attack, replace, project=project)
     assert look(folder) == before
 
 
@@ -296,17 +278,10 @@ BWRAP_CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", BWRAP_CHANGES)
-def test_changing_the_program_that_made_the_sandbox(
-    person: Person, bwrap: Path, change: str
-) -> None:
+def test_changing_the_program_that_made_the_sandbox(person: Person, bwrap: Path) -> None:
     # It runs on as the first process, and was started from where all can still be written.
     before = look(bwrap.parent)
-    attack = attempt(f"""
-        program = '/proc/1/exe'
-        if os.readlink(program) != '{bwrap}':
-            raise FileNotFoundError
-        {BWRAP_CHANGES[change].strip()}
-        """)
-    assert refusal(person, attack)
+    begin = f"program = '/proc/1/exe'\nif os.readlink(program) != '{bwrap}': raise OSError(2, '')\n"
+    codes = {name: begin + textwrap.dedent(code).strip() for name, code in BWRAP_CHANGES.items()}
+    assert all(refusals(person, codes).values())
     assert look(bwrap.parent) == before

@@ -11,17 +11,14 @@ from pathlib import Path
 import pytest
 from support.escape.attack import (
     IS_ROOT,
-    attempt,
     look,
     papers,
     python,
-    refusal,
     refusals,
     work_outside,
-    works_outside,
     writable_caches,
 )
-from support.person import Person, make_person
+from support.person import Person
 
 # {file} holds "mine\n", {folder} is the folder around it, {project} may be written.
 CHANGES = {
@@ -56,7 +53,23 @@ CHANGES = {
     "new hard link": "os.link('{file}', '{folder}/new')",
     "new pipe": "os.mkfifo('{folder}/new')",
     "new socket": "os.chdir('{folder}'); socket.socket(socket.AF_UNIX).bind('new')",
-}
+    "hard link by name": "os.link('{file}', '{project}/mine')",
+    "hard link by an open file": """
+        AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
+        opened = b'/proc/self/fd/%d' % os.open('{file}', os.O_RDONLY)
+        if libc.linkat(AT_FDCWD, opened, AT_FDCWD, b'{project}/mine', AT_SYMLINK_FOLLOW):
+            raise OSError(ctypes.get_errno(), '')
+        """,
+    "hard link by an open folder":
+        "os.link('file', '{project}/mine', src_dir_fd=os.open('{folder}', os.O_PATH))",
+    "hard link into the playground": "os.link('{file}', os.environ['HOME'] + '/playground/mine')",
+    "hard link out of the project":
+        "open('{project}/mine', 'w'); os.link('{project}/mine', '{folder}/file2')",
+    "write through a new link": """
+        os.symlink('{folder}', '{project}/mine')
+        open('{project}/mine/file', 'w').write('evil')
+        """,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ def try_each(person: Person, codes: Mapping[str, str], folders: Mapping[str, Pat
     changed = {name for name, folder in folders.items() if look(folder) != before[name]}
     for path in person.project.rglob("*"):
         # What an attack made before it was refused.
-        if path.name in ("new", "mine") and not path.is_dir():
+        if path.name in ("new", "mine") and (path.is_symlink() or not path.is_dir()):
             path.unlink()
     return Tried(why, changed, work_outside(person, codes))
 
@@ -86,20 +99,15 @@ def attack_on(folder: Path, code: str, person: Person) -> str:
     return code.format(file=folder / "file", folder=folder, project=own)
 
 
-@pytest.fixture(scope="module")
-def in_the_home_folder(shared_person: Person) -> Tried:
-    folders = {change: papers(shared_person.home / f"papers, {change}") for change in CHANGES}
-    codes = {
-        change: attack_on(folders[change], code, shared_person) for change, code in CHANGES.items()
-    }
-    return try_each(shared_person, codes, folders)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_changing_the_home_folder(in_the_home_folder: Tried, change: str) -> None:
-    assert in_the_home_folder.refusals[change] in ("EROFS", "EXDEV")
-    assert change not in in_the_home_folder.changed
-    assert in_the_home_folder.work_outside[change]
+def test_changing_the_home_folder(person: Person) -> None:
+    (person.home / "playground").mkdir()
+    folders = {change: papers(person.home / f"papers, {change}") for change in CHANGES}
+    codes = {change: attack_on(folders[change], code, person) for change, code in CHANGES.items()}
+    tried = try_each(person, codes, folders)
+    for change in CHANGES:
+        assert tried.refusals[change] in ("EROFS", "EXDEV"), change
+        assert tried.work_outside[change], change
+    assert tried.changed == set()
 
 
 def test_changing_a_folder_elsewhere(person: Person, elsewhere: Path) -> None:
@@ -136,14 +144,11 @@ def test_changing_the_folder_around_the_project(person: Person) -> None:
     assert look(work) == before
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["rmdir ../project", "mv ../project ../gone", "rm -rf ../project; mkdir ../project"],
-)
-def test_replacing_the_project_folder_itself(person: Person, command: str) -> None:
+def test_replacing_the_project_folder_itself(person: Person) -> None:
     inode = person.project.stat().st_ino
-    result = person.run(command)
-    assert result.exit_code != 0
+    attacks = ("rmdir ../project", "mv ../project ../gone", "rm -rf ../project; mkdir ../project")
+    result = person.run("\n".join(f"({attack}) && echo '{attack}'" for attack in attacks))
+    assert result.stdout.text == ""
     assert person.project.stat().st_ino == inode
     assert [path.name for path in person.home.iterdir() if path.name[0] != "."] == ["project"]
 
@@ -191,9 +196,7 @@ ROUTES = {
 }
 
 
-@pytest.fixture(scope="module")
-def by_routes(tmp_path_factory: pytest.TempPathFactory) -> Tried:
-    person = make_person(tmp_path_factory.mktemp("routes"))
+def test_writing_to_the_home_folder_by_another_route(person: Person) -> None:
     folder = papers(person.home / "papers")
     (person.project / "away").symlink_to(folder)
     (person.project / "chain").symlink_to("../project/away")
@@ -208,14 +211,8 @@ def by_routes(tmp_path_factory: pytest.TempPathFactory) -> Tried:
             if open('{folder}/file').read() != {name!r}:
                 raise FileNotFoundError
             """
-    return try_each(person, codes, dict.fromkeys(ROUTES, folder))
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_writing_to_the_home_folder_by_another_route(by_routes: Tried, route: str) -> None:
-    assert by_routes.refusals[route] == "EROFS"
-    assert route not in by_routes.changed
-    assert by_routes.work_outside[route]
+    tried = try_each(person, codes, dict.fromkeys(ROUTES, folder))
+    assert tried == Tried(dict.fromkeys(ROUTES, "EROFS"), set(), dict.fromkeys(ROUTES, True))
 
 
 def test_writing_by_way_of_the_first_process(person: Person) -> None:
@@ -227,44 +224,6 @@ def test_writing_by_way_of_the_first_process(person: Person) -> None:
     ).items():
         assert why in ("EROFS", "ENOENT", "EACCES"), path
     assert (folder / "file").read_text() == "mine\n"
-
-
-def test_writing_through_a_link_made_inside(person: Person) -> None:
-    folder = papers(person.home / "papers")
-    attack = attempt(f"""
-        os.symlink({str(folder)!r}, 'link')
-        open('link/file', 'w').write('evil')
-        """)
-    assert refusal(person, attack) == "EROFS"
-    assert (folder / "file").read_text() == "mine\n"
-    (person.project / "link").unlink()
-    assert works_outside(person, attack)
-
-
-HARD_LINKS = {
-    "by name": "os.link('{file}', 'mine')",
-    "by an open file": """
-        AT_FDCWD, AT_SYMLINK_FOLLOW = -100, 0x400
-        opened = b'/proc/self/fd/%d' % os.open('{file}', os.O_RDONLY)
-        if libc.linkat(AT_FDCWD, opened, AT_FDCWD, b'mine', AT_SYMLINK_FOLLOW):
-            raise OSError(ctypes.get_errno(), '')
-        """,
-    "by an open folder": "os.link('file', 'mine', src_dir_fd=os.open('{folder}', os.O_PATH))",
-    "into the playground": "os.link('{file}', os.environ['HOME'] + '/playground/mine')",
-    "out of the project": "open('mine', 'w'); os.link('mine', '{folder}/file2')",
-}
-
-
-@pytest.mark.parametrize("way", HARD_LINKS)
-def test_a_hard_link_between_the_project_and_a_file_outside(person: Person, way: str) -> None:
-    folder = papers(person.home / "papers")
-    attack = attempt(HARD_LINKS[way].format(file=folder / "file", folder=folder))
-    before = look(folder)
-    assert refusal(person, attack) in ("EXDEV", "EROFS")
-    assert look(folder) == before
-    (person.project / "mine").unlink(missing_ok=True)
-    (person.home / "playground").mkdir()
-    assert works_outside(person, attack)
 
 
 def test_writing_into_memory_that_a_file_outside_is_mapped_to(person: Person) -> None:
@@ -306,15 +265,10 @@ MOUNTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def answers_to_mounts(shared_person: Person) -> dict[str, str]:
+def test_mounting_it_another_way(person: Person) -> None:
     begin = "home, project = os.environb[b'HOME'], os.getcwdb()"
-    return refusals(shared_person, {name: f"{begin}\n{code}" for name, code in MOUNTS.items()})
-
-
-@pytest.mark.parametrize("trick", MOUNTS)
-def test_mounting_it_another_way(answers_to_mounts: dict[str, str], trick: str) -> None:
-    assert answers_to_mounts[trick] == "EPERM"
+    found = refusals(person, {name: f"{begin}\n{code}" for name, code in MOUNTS.items()})
+    assert found == dict.fromkeys(MOUNTS, "EPERM")
 
 
 def test_only_the_project_the_playground_caches_and_scratch_are_on_writable_mounts(
@@ -368,9 +322,7 @@ def test_nothing_is_left_behind_in_the_home_folder(person: Person) -> None:
 
 
 def test_temporary_files_are_not_shared_with_the_machine(person: Person) -> None:
-    name = f"evil-{os.getpid()}"
-    folders = [f for f in ("/tmp", "/var/tmp", "/dev/shm") if os.path.isdir(f)]
-    for folder in folders:
-        result = person.run(f"echo evil > {folder}/{name} && cat {folder}/{name}")
-        assert result.stdout.text == "evil\n"
-        assert not os.path.exists(f"{folder}/{name}")
+    files = [f"{folder}/evil-{os.getpid()}" for folder in ("/tmp", "/var/tmp", "/dev/shm")]
+    result = person.run("".join(f"echo evil > {file} && cat {file}; " for file in files))
+    assert result.stdout.text == "evil\n" * len(files)
+    assert not any(map(os.path.exists, files))

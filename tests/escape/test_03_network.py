@@ -13,10 +13,10 @@ from support.escape.attack import (
     Listener,
     attempt,
     dedented,
+    python,
     refusal,
     refusals,
     work_outside,
-    works_outside,
 )
 from support.person import Person
 
@@ -90,23 +90,6 @@ def test_tcp(person: Person, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
-def test_tcp_by_the_shell(person: Person, host: str) -> None:
-    with ExitStack() as stack:
-        servers = Servers(stack, {"bash": "{host}/{port}"}, socket.SOCK_STREAM, host)
-        attack = f": > /dev/tcp/{servers.codes['bash']} && echo succeeded"
-        attack = f"exec bash -c 'exec 2>&1; {attack}'"
-        for profile in ("standard", "strict"):
-            result = person.run(attack, profile=profile)
-            assert result.exit_code == 1
-            assert "refused" in result.stdout.text
-        assert servers.reached() == []
-        assert works_outside(person, attack)
-        assert servers.reached() == ["bash"]
-        assert person.run(attack, network=True).exit_code == 0
-        assert servers.reached() == ["bash"]
-
-
-@pytest.mark.parametrize("host", LOOPBACK)
 def test_udp(person: Person, host: str) -> None:
     with ExitStack() as stack:
         servers = Servers(stack, UDP, socket.SOCK_DGRAM, host)
@@ -136,37 +119,23 @@ def test_addresses_beyond_the_loopback(person: Person) -> None:
         assert why in ("ENETUNREACH", "EADDRNOTAVAIL"), name
 
 
-@pytest.mark.parametrize("name", ["example.org", "localhost.localdomain.", "_gateway"])
-def test_asking_for_a_name(person: Person, name: str) -> None:
-    code = f"print(socket.getaddrinfo({name!r}, 80, proto=socket.IPPROTO_TCP))"
-    result = person.run(attempt(code))
-    addresses = result.stdout.text.replace("127.0.0.1", "").replace("::1", "")
-    assert result.exit_code == 1 or "'', 80" in addresses
-
-
-def test_a_name_server_on_the_loopback(person: Person) -> None:
-    with Listener(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)) as server:
-        query = (
-            "bytes([0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]) + b'\\x04evil\\x00\\x00\\x01\\x00\\x01'"
-        )
-        attack = attempt(f"""
-            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            s.sendto({query}, {server.address})
-            """)
-        person.run(attack)
-        assert not server.reached()
-        assert works_outside(person, attack)
-        assert server.reached()
+def test_asking_for_a_name(person: Person) -> None:
+    for name in ("example.org", "localhost.localdomain.", "_gateway"):
+        code = f"print(socket.getaddrinfo({name!r}, 80, proto=socket.IPPROTO_TCP))"
+        result = person.run(attempt(code))
+        addresses = result.stdout.text.replace("127.0.0.1", "").replace("::1", "")
+        assert result.exit_code == 1 or "'', 80" in addresses, name
 
 
 @pytest.mark.parametrize("network", [False, True], ids=["no network", "network"])
-@pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
-def test_raw_packets(person: Person, family: str, network: bool) -> None:
-    protocol = "IPPROTO_ICMP" if family == "AF_INET" else "IPPROTO_ICMPV6"
-    attack = attempt(f"socket.socket(socket.{family}, socket.SOCK_RAW, socket.{protocol})")
-    assert refusal(person, attack, network=network) in ("EPERM", "EACCES")
+def test_raw_packets(person: Person, network: bool) -> None:
+    codes = {
+        "IPv4": "socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)",
+        "IPv6": "socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)",
+    }
+    assert set(refusals(person, codes, network=network).values()) <= {"EPERM", "EACCES"}
     if IS_ROOT:
-        assert works_outside(person, attack)
+        assert all(work_outside(person, codes).values())
 
 
 def test_a_ping_without_the_network(person: Person) -> None:
@@ -182,6 +151,9 @@ def test_a_ping_without_the_network(person: Person) -> None:
 def test_other_interfaces_are_not_there(person: Person, profile: str) -> None:
     result = person.run("tail -n +3 /proc/net/dev | cut -d: -f1", profile=profile)
     assert result.stdout.text.split() == ["lo"]
+    if profile == "standard":
+        asked = person.run(python("print(*(name for _, name in socket.if_nameindex()))"))
+        assert asked.stdout.text == "lo\n"
 
 
 def test_sockets_of_other_programs_are_not_listed(person: Person) -> None:

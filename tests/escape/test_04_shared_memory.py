@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.escape.attack import NUMBERS, attempt, refusal, works_outside
+from support.escape.attack import NUMBERS, attempt, refusal, refusals, work_outside, works_outside
 from support.person import Person
 
 SECRET = "correct horse battery staple"
@@ -30,31 +29,24 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("what", SHARED)
-def test_system_v(person: Person, key: int, what: str) -> None:
-    create, code, arguments, control = SHARED[what]
-    number = libc.syscall(NUMBERS[create], key, *arguments)
-    assert number >= 0
+def test_system_v(person: Person, key: int) -> None:
+    numbers = {
+        what: libc.syscall(NUMBERS[create], key, *arguments)
+        for what, (create, _, arguments, _) in SHARED.items()
+    }
     try:
-        attack = attempt(code.replace("KEY", str(key)))
-        assert refusal(person, attack) == "ENOENT"
-        assert works_outside(person, attack)
-        listing = "cut -c1-11 /proc/sysvipc/* | sort -u"
-        assert str(key) not in person.run(listing).stdout.text
-        assert str(key) in person.run_outside(listing).stdout
+        codes = {what: code.replace("KEY", str(key)) for what, (_, code, _, _) in SHARED.items()}
+        codes["memory by its number"] = f"call('shmat', {numbers['memory']}, 0, 0)"
+        refused = {**dict.fromkeys(SHARED, "ENOENT"), "memory by its number": "EINVAL"}
+        assert refusals(person, codes) == refused
+        assert work_outside(person, codes) == dict.fromkeys(codes, True)
+        listing = f"cut -c1-11 /proc/sysvipc/* | grep -c {key}"
+        assert person.run(listing).stdout.text == "0\n"
+        assert person.run_outside(listing).stdout == "3\n"
     finally:
-        remove = (number, 0, 0) if control == "semctl" else (number, 0, None)
-        assert getattr(libc, control)(*remove) == 0
-
-
-def test_shared_memory_by_its_number(person: Person, key: int) -> None:
-    number = libc.syscall(NUMBERS["shmget"], key, 4096, 0o1600)
-    try:
-        attack = attempt(f"call('shmat', {number}, 0, 0)")
-        assert refusal(person, attack) == "EINVAL"
-        assert works_outside(person, attack)
-    finally:
-        libc.shmctl(number, 0, None)
+        for what, (_, _, _, control) in SHARED.items():
+            remove = (0, 0) if control == "semctl" else (0, None)
+            assert getattr(libc, control)(numbers[what], *remove) == 0
 
 
 def test_message_queues(person: Person) -> None:
@@ -109,14 +101,15 @@ def kept_key() -> Iterator[bytes]:
     libc.syscall(NUMBERS["keyctl"], keyctl_unlink, number, USER_KEYRING)
 
 
-@pytest.mark.parametrize("how", KEYRINGS)
-def test_keyrings(person: Person, kept_key: bytes, how: str) -> None:
-    code = textwrap.dedent(KEYRINGS[how])
-    attack = attempt(code.replace("NAME", repr(kept_key)).replace("RING", str(USER_KEYRING)))
-    assert refusal(person, attack) == "EPERM"
+def test_keyrings(person: Person, kept_key: bytes) -> None:
+    codes = {
+        how: code.replace("NAME", repr(kept_key)).replace("RING", str(USER_KEYRING))
+        for how, code in KEYRINGS.items()
+    }
+    assert refusals(person, codes) == dict.fromkeys(codes, "EPERM")
     # Clearing would take keys of the user's own.
-    if how != "clearing":
-        assert works_outside(person, attack)
+    del codes["clearing"]
+    assert work_outside(person, codes) == dict.fromkeys(codes, True)
 
 
 def test_names_of_keys(person: Person, kept_key: bytes) -> None:

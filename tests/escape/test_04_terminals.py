@@ -274,15 +274,13 @@ def test_hiding_the_summary_in_raw_output(victim: Victim, last: str) -> None:
 
 
 @pytest.mark.anybody
-def test_hiding_the_summary_without_a_terminal_of_its_own(victim: Victim) -> None:
-    victim.attack("\x1b]2;wrong\x1b\\\x1b[8m", redirect="< /dev/null")
-    assert victim.tmux.show("pane_title") != "wrong"
-    victim.assert_summary_is_visible()
-
-
-@pytest.mark.anybody
-def test_hiding_the_summary_with_errors(victim: Victim) -> None:
-    victim.attack("\x1b]2;wrong\x1b\\\x1b[8m", "cat sent >&2", redirect="| cat")
+@pytest.mark.parametrize(
+    ("command", "redirect"), [("cat sent", "< /dev/null"), ("cat sent >&2", "| cat")]
+)
+def test_hiding_the_summary_without_a_terminal_of_its_own_or_with_errors(
+    victim: Victim, command: str, redirect: str
+) -> None:
+    victim.attack("\x1b]2;wrong\x1b\\\x1b[8m", command, redirect=redirect)
     assert victim.tmux.show("pane_title") != "wrong"
     victim.assert_summary_is_visible()
 

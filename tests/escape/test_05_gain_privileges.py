@@ -7,46 +7,37 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.escape.attack import IS_ROOT, attempt, python, refusal, refusals
-from support.escape.system_calls import (
-    ATTACH,
-    MACHINE,
-    PERSONALITY,
-    PIDFD_GETFD,
-    PIDFD_OPEN,
-    PTRACE,
-    READV,
-    SEIZE,
-    UNSHARE,
-    USER,
-    WRITEV,
-)
+from support.escape.attack import attempt, python, refusal, refusals
 from support.person import Person
 
 from ollmsandbox import loop
 from ollmsandbox.sandbox.process import Sinks
 
+ATTACH, SEIZE = 16, 0x4206
+USER = 0x10000000  # a user namespace
+
 _VECTOR = """
 buffer = ctypes.create_string_buffer(8)
 here = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
 there = (ctypes.c_uint64 * 2)(0x400000, 8)
-call({}, {}, here, 1, there, 1, 0)
+call('{}', {}, here, 1, there, 1, 0)
 """
 # The kernel looks at the lower 32 bits of a process id only.
 _HIGH = 1 << 32 | 1
 REACHING: dict[str, str] = {
-    "attach": f"call({PTRACE}, {ATTACH}, 1, 0, 0)",
-    "attach with high bits": f"call({PTRACE}, {ATTACH}, {_HIGH}, 0, 0)",
-    "seize": f"call({PTRACE}, {SEIZE}, 1, 0, 0)",
-    "seize with high bits": f"call({PTRACE}, {SEIZE}, {_HIGH}, 0, 0)",
-    "seize with a sign": f"call({PTRACE}, {SEIZE}, {1 - (1 << 32)}, 0, 0)",
-    "read its memory": _VECTOR.format(READV, 1),
-    "read its memory with high bits": _VECTOR.format(READV, _HIGH),
-    "write its memory": _VECTOR.format(WRITEV, 1),
-    "write its memory with high bits": _VECTOR.format(WRITEV, _HIGH),
-    "take its descriptors": f"call({PIDFD_GETFD}, call({PIDFD_OPEN}, 1, 0), 6, 0)",
+    "attach": f"call('ptrace', {ATTACH}, 1, 0, 0)",
+    "attach with high bits": f"call('ptrace', {ATTACH}, {_HIGH}, 0, 0)",
+    "seize": f"call('ptrace', {SEIZE}, 1, 0, 0)",
+    "seize with high bits": f"call('ptrace', {SEIZE}, {_HIGH}, 0, 0)",
+    "seize with a sign": f"call('ptrace', {SEIZE}, {1 - (1 << 32)}, 0, 0)",
+    "read its memory": _VECTOR.format("process_vm_readv", 1),
+    "read its memory with high bits": _VECTOR.format("process_vm_readv", _HIGH),
+    "write its memory": _VECTOR.format("process_vm_writev", 1),
+    "write its memory with high bits": _VECTOR.format("process_vm_writev", _HIGH),
+    "take its descriptors": "call('pidfd_getfd', call('pidfd_open', 1, 0), 6, 0)",
     "open its memory": "os.open('/proc/1/mem', os.O_RDWR)",
     "open its memory by its thread": "os.open('/proc/1/task/1/mem', os.O_RDWR)",
     "open its memory by a neighbour": "os.open('/proc/self/../1/mem', os.O_RDWR)",
@@ -60,11 +51,15 @@ REACHING: dict[str, str] = {
 # --- what the command starts with ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["standard", "strict"])
+@pytest.mark.parametrize("options", [{}, {"network": True}, {"profile": "strict"}], ids=str)
 @pytest.mark.parametrize("process", ["the command", "the first process"])
-def test_no_process_inside_has_a_capability(person: Person, process: str, profile: str) -> None:
-    look = _status if process == "the command" else _status_of_the_first_process
-    status = look(person, profile=profile)
+def test_no_process_inside_has_a_capability(
+    person: Person, process: str, options: dict[str, Any]
+) -> None:
+    if process == "the command":
+        status = _parsed(person.run(["cat", "/proc/self/status"], **options).stdout.text)
+    else:
+        status = _status_of_the_first_process(person, **options)
     for kind in ("Eff", "Prm", "Inh", "Bnd", "Amb"):
         assert int(status[f"Cap{kind}"], 16) == 0, kind
     assert status["NoNewPrivs"] == "1"
@@ -74,17 +69,12 @@ def test_no_process_inside_has_a_capability(person: Person, process: str, profil
     assert status["Gid"].split() == [str(os.getgid())] * 4
 
 
-@pytest.mark.parametrize("network", [False, True], ids=["without network", "with network"])
-def test_the_network_brings_no_capability(person: Person, network: bool) -> None:
-    assert int(_status(person, network=network)["CapEff"], 16) == 0
-
-
-@pytest.mark.parametrize("way", sorted(REACHING))
-def test_the_first_process_is_out_of_reach(person: Person, way: str) -> None:
+def test_the_first_process_is_out_of_reach(person: Person) -> None:
     # bwrap's first process takes on the filter after it has forked the one that becomes the
     # command. Who is quicker, one run in fifty on a busy machine, and could write to its memory,
     # would have it do all that is refused to everybody else.
-    assert refusal(person, attempt(REACHING[way])) in ("EPERM", "ENOENT")
+    for way, why in refusals(person, REACHING).items():
+        assert why in ("EPERM", "ENOENT"), way
 
 
 def test_nothing_is_seen_of_the_first_process(person: Person) -> None:
@@ -99,7 +89,7 @@ def test_a_command_can_trace_its_own_children(person: Person) -> None:
         child = os.fork()
         if child == 0:
             time.sleep(20)
-        call({PTRACE}, {SEIZE}, child, 0, 0)
+        call('ptrace', {SEIZE}, child, 0, 0)
         os.kill(child, signal.SIGKILL)
         """
     assert refusal(person, attempt(attack)) == ""
@@ -158,73 +148,25 @@ CHANGES: dict[str, str] = {
 }
 
 
-@pytest.fixture(scope="module")
-def answers_to_changes(shared_person: Person) -> dict[str, str]:
-    return refusals(shared_person, CHANGES)
-
-
-@pytest.mark.parametrize("what", sorted(CHANGES))
-def test_changing_its_own_process_is_refused(answers_to_changes: dict[str, str], what: str) -> None:
-    why = answers_to_changes[what]
-    assert why in ("EPERM", "EACCES", "EINVAL", "EROFS", "EAFNOSUPPORT"), why
+def test_changing_its_own_process_is_refused(person: Person) -> None:
+    for what, why in refusals(person, CHANGES).items():
+        assert why in ("EPERM", "EACCES", "EINVAL", "EROFS", "EAFNOSUPPORT"), what
 
 
 def test_another_personality_does_not_bypass_the_filter(person: Person) -> None:
     # 32-bit Linux, code in data, fixed addresses, all at once.
     each = {
-        hex(flags): f"call({PERSONALITY}, {flags})\ncall({UNSHARE}, {USER})"
+        hex(flags): f"call('personality', {flags})\ncall('unshare', {USER})"
         for flags in (0x0008, 0x0400000, 0x0040000, 0xFFFFFF)
     }
     for flags, why in refusals(person, each).items():
         assert why in ("EPERM", "EINVAL"), flags
 
 
-@pytest.mark.parametrize("profile", ["standard", "strict"])
-def test_no_file_of_the_kernel_can_be_opened_for_writing(person: Person, profile: str) -> None:
-    # As root most of them need no capability: one starts a program of the command's choice
-    # outside, another one restarts the machine. They are opened only, nothing is written.
-    result = person.run(python(_OPEN_ALL), profile=profile)
-    assert result.exit_code == 0, result.stderr.text
-    opened = set(result.stdout.text.splitlines())
-    assert "looked at" in opened
-    # Of the namespaces that the command has to itself, and watching one's own load.
-    own = ("/proc/sys/kernel/", "/proc/sys/fs/mqueue/", "/proc/pressure/")
-    names = {"shm", "msg", "sem", "ns_", "pid", "que", "aut", "io", "cpu", "mem", "irq"}
-    foreign = {f for f in opened if not (f.startswith(own) and f.rpartition("/")[2][:3] in names)}
-    assert foreign == {"looked at"}
-    if IS_ROOT:
-        assert not any(file.startswith("/proc/sys/") for file in opened)
-
-
-def test_the_program_for_crashes_cannot_be_named(person: Person) -> None:
-    # Nothing is written, not even by an attack that succeeds.
-    attack = attempt("os.close(os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY))")
-    assert refusal(person, attack) in ("EPERM", "EACCES", "EROFS")
-
-
-def test_the_devices_are_the_harmless_ones(person: Person) -> None:
-    result = person.run("find /dev -type c -o -type b | sort")
-    assert set(result.stdout.text.split()) <= {
-        *(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")),
-        *("/dev/pts/ptmx", "/dev/console"),
-    }
-
-
-def test_devices_of_the_machine_are_not_there(person: Person) -> None:
-    devices = ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "loop-control")
-    answers = refusals(person, {d: f"os.open('/dev/{d}', os.O_RDONLY)" for d in devices})
-    assert answers == dict.fromkeys(devices, "ENOENT")
-
-
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _status(person: Person, *, profile: str = "standard", network: bool = False) -> dict[str, str]:
-    result = person.run(["cat", "/proc/self/status"], profile=profile, network=network)
-    return _parsed(result.stdout.text)
-
-
-def _status_of_the_first_process(person: Person, *, profile: str) -> dict[str, str]:
+def _status_of_the_first_process(person: Person, **options: Any) -> dict[str, str]:
     """Looked at from outside, while a command runs."""
     found: dict[str, str] = {}
 
@@ -238,7 +180,7 @@ def _status_of_the_first_process(person: Person, *, profile: str) -> dict[str, s
 
     person.share_playground()
     waiting = "echo begun; until test -e ~/playground/go; do sleep 0.01; done"
-    command = person.bubble(profile=profile).exec(waiting, sinks=Sinks(noticed))
+    command = person.bubble(**options).exec(waiting, sinks=Sinks(noticed))
     assert loop.run(command).exit_code == 0
     return found
 
@@ -266,7 +208,9 @@ def _parsed(status: str) -> dict[str, str]:
 
 
 # Where the registers are: a system call's number, first argument and result, the instruction.
-_REGISTERS = {"x86_64": (27, 10, 14, 10, 16, 2), "aarch64": (34, 8, 0, 0, 32, 4)}[MACHINE]
+_REGISTERS = {"x86_64": (27, 10, 14, 10, 16, 2), "aarch64": (34, 8, 0, 0, 32, 4)}[
+    os.uname().machine
+]
 
 # Make the first process call unshare() at the place where it waits for its children.
 _PUPPET = f"""
@@ -290,7 +234,7 @@ ptrace(SEIZE)
 ptrace(INTERRUPT)
 stopped()
 registers[instruction] -= length
-registers[number] = {UNSHARE}
+registers[number] = NUMBERS['unshare']
 registers[first] = {USER}
 if count == 27:
     registers[15] = 2**64 - 1  # nothing is to be restarted
@@ -300,18 +244,4 @@ for _ in ("in", "out"):
     stopped()
 code = ctypes.c_int64(registers[result]).value
 print("made it", "fail" if code < 0 else "succeed", errno.errorcode.get(-code, code))
-"""
-
-_OPEN_ALL = """
-for top in ("/proc", "/sys"):
-    for folder, folders, files in os.walk(top):
-        if folder == "/proc":  # processes are not the kernel's
-            folders[:] = [f for f in folders if not f.isdigit() and not f.endswith("self")]
-        for file in files:
-            try:
-                os.close(os.open(f"{folder}/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY))
-            except OSError:
-                continue
-            print(f"{folder}/{file}")
-print("looked at")
 """

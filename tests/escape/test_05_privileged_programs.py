@@ -6,49 +6,28 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.escape.attack import IS_ROOT, attempt, python, refusal, run_while
+from support.escape.attack import IS_ROOT, python, run_while
 from support.person import Person, make_person
 
 from ollmsandbox.project.change import Flag
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.spec import RunSpec
 
-
-def _copy_of_id(person: Person) -> Path:
-    return Path(shutil.copy("/usr/bin/id", person.project / "id"))
-
-
-def _setuid(person: Person) -> None:
-    file = _copy_of_id(person)
-    os.chown(file, 65534, 65534)
-    file.chmod(0o4755)
-
-
-def _setgid(person: Person) -> None:
-    file = _copy_of_id(person)
-    os.chown(file, 65534, 65534)
-    file.chmod(0o2755)
-
-
-ROOTS: dict[str, tuple[Callable[[Person], None], str]] = {
-    "a setuid program": (_setuid, "./id -u"),
-    "a setgid program": (_setgid, "./id -g"),
-}
-
-
 if IS_ROOT:
 
-    @pytest.mark.parametrize("name", sorted(ROOTS))
-    def test_program_that_root_prepared_changes_nobody(person: Person, name: str) -> None:
-        prepare, command = ROOTS[name]
-        prepare(person)
-        assert person.run_outside(command).stdout == "65534\n"
-        assert person.run(command).stdout.text == "0\n"
+    @pytest.mark.parametrize(("mode", "option"), [(0o4755, "-u"), (0o2755, "-g")])
+    def test_program_that_root_prepared_changes_nobody(
+        person: Person, mode: int, option: str
+    ) -> None:
+        file = Path(shutil.copy("/usr/bin/id", person.project / "id"))
+        os.chown(file, 65534, 65534)
+        file.chmod(mode)
+        assert person.run_outside(f"./id {option}").stdout == "65534\n"
+        assert person.run(f"./id {option}").stdout.text == "0\n"
 
     @pytest.mark.parametrize("owner", [0, 1000])
     def test_a_program_with_file_capabilities_gets_none(person: Person, owner: int) -> None:
@@ -63,14 +42,6 @@ if IS_ROOT:
         # Either it runs without, or the kernel refuses to run what cannot have what it asks for.
         assert found in (["CapEff:\t0000000000000000"], [])
 
-    @pytest.mark.parametrize("device", [(1, 1), (1, 11)])
-    def test_a_device_that_lies_in_the_project_cannot_be_opened(
-        person: Person, device: tuple[int, int]
-    ) -> None:
-        # /dev/mem and /dev/kmsg by another name.
-        os.mknod(person.project / "device", 0o20666, os.makedev(*device))
-        assert refusal(person, attempt("os.open('device', os.O_RDONLY)")) == "EACCES"
-
 else:
 
     def test_a_setuid_program_of_the_system_stays_the_person(person: Person) -> None:
@@ -79,22 +50,21 @@ else:
         assert person.run(attack).stdout.text.split() == [str(os.getuid())] * 4
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "mount -t tmpfs none /mnt",
-        "mount --bind /etc /mnt",
-        "mount -o remount,rw /",
-        "umount /proc",
-        "umount -l /tmp",
-        "setpriv --reuid 65534 true",
-        "chroot / true",
-    ],
+PROGRAMS = (
+    "mount -t tmpfs none /mnt",
+    "mount --bind /etc /mnt",
+    "mount -o remount,rw /",
+    "umount /proc",
+    "umount -l /tmp",
+    "setpriv --reuid 65534 true",
+    "chroot / true",
 )
-def test_the_usual_programs_for_privileges_fail(person: Person, command: str) -> None:
-    result = person.run(command)
-    assert result.exit_code != 0
-    assert result.stop is None
+
+
+def test_the_usual_programs_for_privileges_fail(person: Person) -> None:
+    result = person.run("\n".join(f"{program} && echo '{program}'" for program in PROGRAMS))
+    assert (result.stdout.text, result.stop) == ("", None)
+    assert result.stderr.text.count("\n") >= len(PROGRAMS)
 
 
 _FCHMODAT2 = """
@@ -191,13 +161,12 @@ def lent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Lent(during, after, stripped, outside)
 
 
-@pytest.mark.parametrize("way", sorted(LENDING))
-def test_making_a_setuid_program(lent: Lent, request: pytest.FixtureRequest, way: str) -> None:
+def test_making_a_setuid_program(lent: Lent, request: pytest.FixtureRequest) -> None:
     # Root's would be everybody's way to root, on the real disk.
-    assert way not in lent.during | lent.after
+    assert lent.during | lent.after == set()
     folder = request.node.callspec.params["lent"]
-    assert (way in lent.stripped) == (folder == ".")
-    assert (way in lent.outside) == (folder != "/tmp")
+    assert lent.stripped == (set(LENDING) if folder == "." else set())
+    assert lent.outside == (set(LENDING) if folder != "/tmp" else set())
 
 
 def test_a_pending_setuid_program_loses_the_bit_when_applied(person: Person) -> None:
@@ -215,15 +184,15 @@ def test_folders_can_pass_on_their_group(person: Person) -> None:
     assert person.run("mkdir d && chmod 2775 d && stat -c %a d").stdout.text == "2775\n"
 
 
-@pytest.mark.parametrize("folder", [".", "/tmp", "/dev/shm", "~/playground"])
-def test_no_setuid_program_works_anywhere_a_command_can_write(person: Person, folder: str) -> None:
-    result = person.run(
-        f'cd {folder} && touch f && stat -c %m . && grep " $(stat -c %m .) " /proc/self/mounts'
-    )
-    point, *mounts = result.stdout.text.splitlines()
-    assert mounts, point
-    # The last one is what is seen.
-    assert {"nosuid", "nodev"} <= set(mounts[-1].split()[3].split(","))
+def test_no_setuid_program_works_anywhere_a_command_can_write(person: Person) -> None:
+    # The last mount at a place is what is seen.
+    show = 'touch f && grep " $(stat -c %m .) " /proc/self/mounts | tail -n 1'
+    folders = (".", "/tmp", "/dev/shm", "~/playground")
+    result = person.run("\n".join(f"(cd {folder} && {show})" for folder in folders))
+    mounts = result.stdout.text.splitlines()
+    assert len(mounts) == len(folders)
+    for mount in mounts:
+        assert {"nosuid", "nodev"} <= set(mount.split()[3].split(",")), mount
 
 
 _WHO_IS_SU = """

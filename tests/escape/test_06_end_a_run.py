@@ -36,9 +36,15 @@ async def _over(task: asyncio.Future[Result], mark: Mark) -> bool:
     return bool(done)
 
 
-@pytest.mark.parametrize("act", ["stop", "cancel", "cancel twice"])
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
-@pytest.mark.parametrize("way", ["waiting", "ignored signals", "busy", "a daemon and its parent"])
+@pytest.mark.parametrize(
+    ("act", "way"),
+    [
+        *(("stop", way) for way in ("waiting", "ignored signals", "a daemon and its parent")),
+        *(("cancel", way) for way in ("busy", "ignored signals")),
+        ("cancel twice", "ignored signals"),
+    ],
+)
 def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act: str) -> None:
     command = "echo so far; " + mark.put_into(STUBBORN[way])
     runner = person.bubble() if sandbox else unsandboxed(person)
@@ -67,52 +73,35 @@ def test_the_user_ends(person: Person, mark: Mark, way: str, sandbox: bool, act:
 
 
 @pytest.mark.parametrize("act", ["stop", "cancel", "time"])
+@pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "no sandbox"])
 def test_a_run_can_be_ended_at_every_moment_of_its_beginning(
-    person: Person, mark: Mark, act: str
+    person: Person, mark: Mark, sandbox: bool, act: str
 ) -> None:
     # A sandbox takes some ten milliseconds to build: what is killed then must not go on without
     # us, nor leave a half-built one behind that holds the output.
     async def one(pause: float) -> None:
-        bubble = person.bubble(timeout=pause if act == "time" else 60)
-        task = asyncio.ensure_future(bubble.exec(f"sleep {mark.seconds}; true"))
+        timeout = pause if act == "time" else 60
+        runner = person.bubble(timeout=timeout) if sandbox else unsandboxed(person, timeout)
+        task = asyncio.ensure_future(runner.exec(f"sleep {mark.seconds}; true"))
         if act != "time":
             await asyncio.sleep(pause)
-            for _ in range(100):
+            for _ in range(100 if sandbox else 1):
                 # There is nothing to stop before there is a process.
                 if act == "stop" and not task.done():
-                    bubble.stop()
+                    runner.stop()
                     await asyncio.sleep(0.001)
             if act == "cancel":
                 task.cancel()
         assert await _over(task, mark), f"after {pause} s"
         assert mark.processes() == [], f"after {pause} s"
         if not task.cancelled() and task.exception() is not None:
+            assert sandbox
             assert isinstance(task.exception(), OllmSandboxError)
 
     async def main() -> None:
         # What is made once for all runs is made.
         await person.bubble().exec("true")
-        for number in MOMENTS:
-            await one(number * 0.001)
-
-    loop.run(main())
-
-
-@pytest.mark.parametrize("act", ["stop", "cancel", "time"])
-def test_a_run_without_a_sandbox_can_be_ended_at_every_moment_of_its_beginning(
-    person: Person, mark: Mark, act: str
-) -> None:
-    async def one(pause: float) -> None:
-        runner = unsandboxed(person, timeout=pause if act == "time" else 60)
-        task = asyncio.ensure_future(runner.exec(f"sleep {mark.seconds}; true"))
-        if act != "time":
-            await asyncio.sleep(pause)
-            runner.stop() if act == "stop" else task.cancel()
-        assert await _over(task, mark), f"after {pause} s"
-        assert mark.processes() == [], f"after {pause} s"
-
-    async def main() -> None:
-        for number in MOMENTS[::2]:
+        for number in MOMENTS if sandbox else MOMENTS[::2]:
             await one(number * 0.001)
 
     loop.run(main())
@@ -148,8 +137,15 @@ def _below(pid: int, depth: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("way", ["waiting", "ignored signals", "a daemon and its parent"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "way"),
+    [
+        (signal.SIGINT, "waiting"),
+        *((signal.SIGTERM, way) for way in ("ignored signals", "a daemon and its parent")),
+        (signal.SIGHUP, "ignored signals"),
+        *((signal.SIGKILL, way) for way in ("ignored signals", "a daemon and its parent")),
+    ],
+)
 def test_a_signal_to_the_command_line_ends_the_command(
     person: Person, mark: Mark, number: signal.Signals, way: str
 ) -> None:

@@ -18,13 +18,14 @@ from support.person import Person
 from support.timing import PATIENCE, given_time
 
 from ollmsandbox import loop
+from ollmsandbox.sandbox.process import Result
 
 # --- what a command leaves behind ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", sorted(LEAVING))
-def test_nothing_is_left_of(person: Person, mark: Mark, way: str) -> None:
-    result = person.run(mark.put_into(LEAVING[way] + "\necho left"))
+def test_nothing_is_left(person: Person, mark: Mark) -> None:
+    ways = "\n".join(f"({command}\n)" for command in LEAVING.values())
+    result = person.run(mark.put_into(f"{ways}\necho left"))
     assert mark.processes() == []
     assert (result.exit_code, result.stop) == (0, None)
     assert result.stdout.text == "left\n"
@@ -64,28 +65,24 @@ def test_the_next_run_finds_nothing_of_the_one_before(person: Person, mark: Mark
 # --- a command that does not want to be over -----------------------------------------------------
 
 
-@pytest.mark.parametrize("way", sorted(STUBBORN_INSIDE))
-def test_the_time_limit_ends(person: Person, mark: Mark, way: str) -> None:
-    command = "echo so far; echo errors >&2; " + mark.put_into(STUBBORN_INSIDE[way])
-    result = given_time(lambda s: person.run(command, timeout=s), lambda r: r.stderr.text)
+@pytest.mark.parametrize(
+    ("sandbox", "way"),
+    [*((True, way) for way in STUBBORN_INSIDE), *((False, way) for way in STUBBORN)],
+)
+def test_the_time_limit_ends(person: Person, mark: Mark, sandbox: bool, way: str) -> None:
+    ways = STUBBORN_INSIDE if sandbox else STUBBORN
+    command = "echo so far; echo errors >&2; " + mark.put_into(ways[way])
+
+    def attempt(seconds: float) -> Result:
+        runner = person.bubble(timeout=seconds) if sandbox else unsandboxed(person, seconds)
+        return loop.run(runner.exec(command))
+
+    result = given_time(attempt, lambda ran: ran.stderr.text)
     assert mark.processes() == []
     assert result.timed_out
     assert result.exit_code == 124
     assert result.stdout.text == "so far\n"
     assert result.stderr.text.startswith("errors\n")
-    assert 0.25 < result.duration < PATIENCE
-
-
-@pytest.mark.parametrize("way", sorted(STUBBORN))
-def test_the_time_limit_ends_without_a_sandbox(person: Person, mark: Mark, way: str) -> None:
-    command = "echo so far; " + mark.put_into(STUBBORN[way])
-    result = given_time(
-        lambda s: loop.run(unsandboxed(person, timeout=s).exec(command)), lambda r: r.stdout.text
-    )
-    assert mark.processes() == []
-    assert result.timed_out
-    assert result.exit_code == 124
-    assert result.stdout.text == "so far\n"
     assert 0.25 < result.duration < PATIENCE
 
 

@@ -10,6 +10,8 @@ import re
 import resource
 import signal
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.bubble import with_profile
@@ -25,9 +27,12 @@ MIB = 1 << 20
 
 def limited(person: Person, limits: str) -> str:
     """A profile with limits of the user's own."""
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "small.yaml").write_text(f"limits: {{{limits}}}\n")
+    with_profile(person, f"limits: {{{limits}}}\n", "small")
     return "small"
+
+
+def run_limited(person: Person, limits: str, command: str, **options: Any) -> Result:
+    return person.run(command, profile=limited(person, limits), **options)
 
 
 # --- processes -----------------------------------------------------------------------------------
@@ -130,7 +135,6 @@ def test_the_program_answers_while_a_bomb_goes_off(person: Person) -> None:
 # --- memory --------------------------------------------------------------------------------------
 
 _FILL = "\nprint('filled', flush=True)\ntime.sleep(200)"
-_SHMGET, _SHMAT = {"x86_64": (29, 30), "aarch64": (194, 196)}[os.uname().machine]
 MEMORY = {
     "of its own": "kept = b'x' * (400 << 20)" + _FILL,
     "of many processes": """
@@ -153,8 +157,8 @@ for _ in range(400):
     os.write(kept, b"x" * (1 << 20))
 """
     + _FILL,
-    "of System V": f"""
-kept = call({_SHMGET}, 0, 400 << 20, 0o1600)
+    "of System V": """
+kept = call('shmget', 0, 400 << 20, 0o1600)
 libc.shmat.restype = ctypes.c_void_p
 ctypes.memset(libc.shmat(kept, None, 0), 120, 400 << 20)
 """
@@ -164,32 +168,30 @@ ctypes.memset(libc.shmat(kept, None, 0), 120, 400 << 20)
 
 @pytest.mark.parametrize("kind", sorted(MEMORY))
 def test_memory_is_limited(person: Person, kind: str) -> None:
-    profile = limited(person, "memory: 200 MiB")
-    result = person.run(python(MEMORY[kind]), profile=profile, timeout=PATIENCE)
+    result = run_limited(person, "memory: 200 MiB", python(MEMORY[kind]), timeout=PATIENCE)
     # By us, or by a control group's.
     assert result.stop is Stop.MEMORY or result.signal == signal.SIGKILL, result.stderr.text
     assert result.exit_code == 137
 
 
 def test_a_command_below_the_limit_is_left_alone(person: Person) -> None:
-    profile = limited(person, "memory: 2 GiB")
-    result = person.run(python("kept = b'x' * (100 << 20)\ntime.sleep(0.6)"), profile=profile)
+    result = run_limited(
+        person, "memory: 2 GiB", python("kept = b'x' * (100 << 20)\ntime.sleep(0.6)")
+    )
     assert (result.stop, result.exit_code) == (None, 0)
 
 
-@pytest.mark.parametrize("folder", ["/tmp", "/var/tmp", "/dev/shm"])
-def test_a_folder_in_memory_is_limited(person: Person, folder: str) -> None:
+def test_a_folder_in_memory_is_limited(person: Person) -> None:
     profile = limited(person, "tmp: 8 MiB")
-    result = person.run(
-        f"head -c 50M /dev/zero >{folder}/big; stat -c %s {folder}/big", profile=profile
-    )
-    assert "No space left" in result.stderr.text
-    assert int(result.stdout.text) <= 8 * MIB
+    for folder in ("/tmp", "/var/tmp", "/dev/shm"):
+        command = f"head -c 50M /dev/zero >{folder}/big; stat -c %s {folder}/big"
+        result = person.run(command, profile=profile)
+        assert "No space left" in result.stderr.text, folder
+        assert int(result.stdout.text) <= 8 * MIB, folder
 
 
 def test_all_folders_in_memory_are_limited_or_sealed(person: Person) -> None:
-    profile = limited(person, "tmp: 8 MiB")
-    result = person.run(python(_WRITABLE), profile=profile)
+    result = run_limited(person, "tmp: 8 MiB", python(_WRITABLE))
     found = dict(line.split(" ") for line in result.stdout.text.splitlines())
     in_memory = {place for place, kind in found.items() if kind == "tmpfs"}
     assert in_memory == {"/tmp", "/var/tmp", "/dev/shm", "/run", "/proc/1"}
@@ -230,26 +232,29 @@ DISK = {
 }
 
 
-@pytest.mark.parametrize("where", [".", "~/playground"], ids=["project", "playground"])
-@pytest.mark.parametrize("kind", sorted(DISK))
+IN_PLAYGROUND = ("space without content", "a folder that cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [*((kind, ".") for kind in DISK), *((kind, "~/playground") for kind in IN_PLAYGROUND)],
+)
 def test_the_disk_is_limited(person: Person, kind: str, where: str) -> None:
-    profile = limited(person, "disk: 100 MiB")
     command = f"cd {where} && {_AGAIN.format(DISK[kind])}"
-    result = person.run(command, profile=profile, timeout=PATIENCE)
+    result = run_limited(person, "disk: 100 MiB", command, timeout=PATIENCE)
     assert (result.stop, result.exit_code) == (Stop.DISK, 137)
 
 
 def test_a_full_disk_ends_a_command(person: Person) -> None:
     command = _AGAIN.format("head -c 200M /dev/zero >>big")
-    result = person.run(command, profile=limited(person, "free: 900 TiB"), timeout=PATIENCE)
+    result = run_limited(person, "free: 900 TiB", command, timeout=PATIENCE)
     assert (result.stop, result.exit_code) == (Stop.FULL, 137)
     assert "almost full" in result.for_model()
 
 
 def test_a_sparse_file_is_not_counted(person: Person) -> None:
-    profile = limited(person, "disk: 2 TiB")
     command = "truncate -s 1T ~/playground/sparse && sleep 0.6 && stat -c %s ~/playground/sparse"
-    result = person.run(command, profile=profile)
+    result = run_limited(person, "disk: 2 TiB", command)
     assert (result.stdout.text, result.stop) == (f"{1 << 40}\n", None)
     assert re.fullmatch(r"[0-9.]+ (bytes|KiB) in 1 file\n", person.cli("playground", "size").stdout)
 
@@ -268,7 +273,7 @@ IN_ONE_STEP = {
 
 @pytest.mark.parametrize("kind", sorted(IN_ONE_STEP))
 def test_the_disk_cannot_be_filled_in_one_step(person: Person, kind: str) -> None:
-    result = person.run(IN_ONE_STEP[kind], profile=limited(person, "disk: 100 MiB"))
+    result = run_limited(person, "disk: 100 MiB", IN_ONE_STEP[kind])
     assert result.stop is Stop.DISK or result.exit_code != 0
     for folder in (person.project, person.paths.playground):
         assert all(file.stat().st_size <= 101 * MIB for file in folder.iterdir())
@@ -276,7 +281,7 @@ def test_the_disk_cannot_be_filled_in_one_step(person: Person, kind: str) -> Non
 
 def test_the_number_of_files_in_memory_is_limited(person: Person) -> None:
     files = "for n in range(20000):\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))\n"
-    result = person.run(python(f"{files}time.sleep(200)"), profile=limited(person, "tmp: 8 MiB"))
+    result = run_limited(person, "tmp: 8 MiB", python(f"{files}time.sleep(200)"))
     assert result.stop is Stop.DISK
 
 
@@ -290,15 +295,6 @@ while count < 5000 and libc.inotify_init1(0) >= 0:
     count += 1
 print(count)
 """
-
-
-# Root's namespace is the machine's.
-if not IS_ROOT:
-
-    def test_half_of_the_inotify_instances_are_left(person: Person) -> None:
-        with open("/proc/sys/fs/inotify/max_user_instances", encoding="ascii") as file:
-            most = int(file.read())
-        assert 0 < int(person.run(python(_INOTIFY)).stdout.text) <= most // 2
 
 
 _WATCHES = """
@@ -315,12 +311,16 @@ while (instance := libc.inotify_init1(0)) >= 0:
 print(count)
 """
 
+
+# Root's namespace is the machine's.
 if not IS_ROOT:
 
-    def test_half_of_the_inotify_watches_are_left(person: Person) -> None:
-        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
-            most = int(file.read())
-        assert 0 < int(person.run(python(_WATCHES)).stdout.text) <= most // 2
+    @pytest.mark.parametrize(
+        ("name", "code"), [("max_user_instances", _INOTIFY), ("max_user_watches", _WATCHES)]
+    )
+    def test_half_of_what_watches_files_is_left(person: Person, name: str, code: str) -> None:
+        most = int(Path("/proc/sys/fs/inotify", name).read_text())
+        assert 0 < int(person.run(python(code)).stdout.text) <= most // 2
 
 
 _SIGNALS = """
@@ -354,17 +354,17 @@ def test_half_of_the_message_queues_of_a_user_are_left(person: Person) -> None:
     assert int(person.run_outside(python(_MESSAGES)).stdout) > most // 2 // (10 * 8192)
 
 
-@pytest.mark.parametrize("kind", ["RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE"])
-def test_the_limits_of_queues_cannot_be_raised(person: Person, kind: str) -> None:
-    raise_it = f"""
+def test_the_limits_of_queues_cannot_be_raised(person: Person) -> None:
+    raise_it = """
         import resource
-        soft, hard = resource.getrlimit(resource.{kind})
-        try:
-            resource.setrlimit(resource.{kind}, (hard + 1, hard + 1))
-        except ValueError:
-            print(soft == hard)
+        for kind in (resource.RLIMIT_SIGPENDING, resource.RLIMIT_MSGQUEUE):
+            soft, hard = resource.getrlimit(kind)
+            try:
+                resource.setrlimit(kind, (hard + 1, hard + 1))
+            except ValueError:
+                print(soft == hard)
         """
-    assert person.run(python(raise_it)).stdout.text == "True\n"
+    assert person.run(python(raise_it)).stdout.text == "True\n" * 2
 
 
 def test_the_user_s_other_programs_come_first(person: Person) -> None:
@@ -372,14 +372,15 @@ def test_the_user_s_other_programs_come_first(person: Person) -> None:
     assert [int(line) for line in result.stdout.text.split()] == [min(os.nice(0) + 10, 19)] * 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "most"), [("RLIMIT_RTPRIO", 0), ("RLIMIT_NICE", 0), ("RLIMIT_CORE", 1)]
-)
-def test_no_rights_to_stop_others_and_no_dumps(person: Person, kind: str, most: int) -> None:
+def test_no_rights_to_stop_others_and_no_dumps(person: Person) -> None:
     """A program outside takes the dumps of all that crash, on many systems."""
-    ask = f"import resource; print(*resource.getrlimit(resource.{kind}))"
-    soft, hard = map(int, person.run(python(ask)).stdout.text.split())
-    assert 0 <= soft == hard <= most
+    limits = {"RLIMIT_RTPRIO": 0, "RLIMIT_NICE": 0, "RLIMIT_CORE": 1}
+    ask = "import resource\n"
+    ask += "\n".join(f"print(*resource.getrlimit(resource.{kind}))" for kind in limits)
+    found = person.run(python(ask)).stdout.text.splitlines()
+    for most, line in zip(limits.values(), found, strict=True):
+        soft, hard = map(int, line.split())
+        assert 0 <= soft == hard <= most
 
 
 # --- names alone ----------------------------------------------------------------------------------

@@ -25,26 +25,46 @@ from ollmsandbox.sandbox.process import Result, Sinks
 
 IS_ROOT = os.getuid() == 0
 
-NUMBERS: dict[str, int] = {
-    "x86_64": {
-        "socket": 41, "socketpair": 53, "shmget": 29, "semget": 64, "msgget": 68, "shmat": 30,
-        "ioctl": 16, "ptrace": 101, "tgkill": 234, "rt_sigqueueinfo": 129, "mq_open": 240,
-        "ioprio_set": 251, "ioprio_get": 252, "add_key": 248, "request_key": 249, "keyctl": 250,
-        "process_vm_readv": 310, "process_vm_writev": 311, "mount": 165, "umount2": 166,
-        "fcntl": 72,
-    },
-    "aarch64": {
-        "fcntl": 25, "socket": 198, "socketpair": 199, "shmget": 194, "semget": 190, "msgget": 186,
-        "shmat": 196, "ioctl": 29, "ptrace": 117, "tgkill": 131, "rt_sigqueueinfo": 138,
-        "mq_open": 180, "ioprio_set": 30, "ioprio_get": 31, "add_key": 217, "request_key": 218,
-        "keyctl": 219, "process_vm_readv": 270, "process_vm_writev": 271, "mount": 40,
-        "umount2": 39,
-    },
-}[platform.machine()] | {
-    # The same everywhere.
-    "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "pidfd_open": 434,
-    "pidfd_getfd": 438, "mount_setattr": 442,
+_MACHINE = ("x86_64", "aarch64").index(platform.machine())
+# By number on either: a program that wants in does not ask a library for the name.
+_OLD = {
+    "socket": (41, 198), "socketpair": (53, 199), "shmget": (29, 194), "semget": (64, 190),
+    "msgget": (68, 186), "shmat": (30, 196), "ioctl": (16, 29), "ptrace": (101, 117),
+    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "mq_open": (240, 180),
+    "ioprio_set": (251, 30), "ioprio_get": (252, 31), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "fcntl": (72, 25), "unshare": (272, 97), "clone": (56, 220),
+    "personality": (135, 92), "seccomp": (317, 277), "io_setup": (206, 0), "exit": (60, 93),
+    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
 }  # fmt: skip
+_OLD_REFUSED = {
+    # other file systems and roots
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "swapon": (167, 224), "swapoff": (168, 225), "quotactl": (179, 60), "acct": (163, 89),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "setns": (308, 268),
+    "fanotify_init": (300, 262),
+    # the kernel itself
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142),
+    "syslog": (103, 116), "lookup_dcookie": (212, 18), "iopl": (172, -1), "ioperm": (173, -1),
+    # the machine's clock and name
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
+    # what all processes of a user share
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "move_pages": (279, 239), "migrate_pages": (256, 238),
+}  # fmt: skip
+# Since 2019 a system call has the same number everywhere.
+_NEW_REFUSED = {
+    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
+    "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
+    "clone3": 435, "mount_setattr": 442, "quotactl_fd": 443, "memfd_secret": 447,
+    "statmount": 457, "listmount": 458, "lsm_get_self_attr": 459, "lsm_set_self_attr": 460,
+    "lsm_list_modules": 461, "open_tree_attr": 467,
+}  # fmt: skip
+# The system calls that no command can use.
+REFUSED = [name for name, both in _OLD_REFUSED.items() if both[_MACHINE] >= 0] + [*_NEW_REFUSED]
+NUMBERS = {name: both[_MACHINE] for name, both in (_OLD | _OLD_REFUSED).items()} | _NEW_REFUSED
 
 _PRELUDE = f"""
 import ctypes, errno, fcntl, os, signal, socket, stat, struct, sys, time
@@ -101,7 +121,6 @@ def attempts(codes: Mapping[str, str], first: str = "") -> str:
     time goes into the sandbox and the start of a program. `first` runs before all of them."""
     each = {name: textwrap.dedent(code).strip("\n") for name, code in codes.items()}
     return python(f"""
-import traceback
 {first}
 for name, code in {each!r}.items():
     child = os.fork()
@@ -111,8 +130,8 @@ for name, code in {each!r}.items():
             exec(code, dict(globals()))
         except OSError as error:
             said = 'refused ' + errno.errorcode.get(error.errno, type(error).__name__)
-        except BaseException:
-            said = traceback.format_exc()
+        except BaseException as error:
+            said = f'Traceback: {{error!r}}'
         os.write(1, f'{{(name, said)}}\\n'.encode())
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
