@@ -108,23 +108,6 @@ def test_the_layers_the_database_and_the_job_are_not_visible(person: Person) -> 
         assert word not in result.stdout.text
 
 
-def test_upper_and_lower_case(person: Person) -> None:
-    (person.project / ".git").mkdir()
-    report = settle(
-        person,
-        "mkdir -p .GIT/hooks .Git/HOOKS; echo x >.GIT/hooks/pre-commit; echo x >.Git/Config;"
-        "echo x >.Git/HOOKS/POST-checkout; echo x >.GIT/index; echo x >.GIT/other",
-    )
-    assert {path for path, state in states(report).items() if state is State.PENDING} == {
-        ".GIT/hooks/pre-commit",
-        ".Git/Config",
-        ".Git/HOOKS/POST-checkout",
-        # Git has no files there of its own.
-        ".GIT/index",
-        ".GIT/other",
-    }
-
-
 def at_depth(names: list[str], act: str) -> str:
     """Return a command that does something in a folder so deep that no path leads there."""
     return python(
@@ -222,21 +205,6 @@ def test_folders_deeper_than_the_limit_of_open_files(
         limited("apply")
     assert (person.project / "file").read_text() == "new\n"
     assert limited("run", "-c", "echo fine").stdout == "fine\n"
-
-
-@pytest.mark.anybody
-def test_three_thousand_empty_files(person: Person) -> None:
-    attack = """
-    for folder in range(15):
-        os.mkdir(f'd{folder}')
-        for number in range(200):
-            os.close(os.open(f'd{folder}/{number}', os.O_CREAT | os.O_WRONLY))
-    """
-    report = settle(person, python(attack))
-    assert len(report.changes) == 3_015
-    assert all(item.state is State.APPLIED for item in report.changes)
-    assert sum(len(files) for _, _, files in os.walk(person.project)) == 3_000
-    assert not list(person.paths.cache.glob("overlay-*"))
 
 
 @each_mode

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bubble import with_profile
 from support.escape.attack import python
 from support.person import ROOT, Person, make_person
 
@@ -62,42 +63,46 @@ def test_the_user_s_library_path_is_passed_to_the_command(person: Person) -> Non
     assert person.run('echo "$LD_LIBRARY_PATH"').stdout.text == "/opt/lib\n"
 
 
+RUN_COPY = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from ollmsandbox.__main__ import main
+sys.exit(main())
+"""
+
+
+def run_copy(person: Person, *options: str) -> str:
+    """Run a copy of the program that is in the project, as in a checkout of it."""
+    argv = [sys.executable, "-I", "-c", RUN_COPY, str(person.project), "run", *options]
+    done = person.run_outside(argv)
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
 def test_the_program_s_own_code(person: Person) -> None:
-    # As in a checkout of it, where `build-aux/run` is used on the checkout itself.
+    # Where `build-aux/run` is used on the checkout itself.
     package = person.project / "ollmsandbox"
     shutil.copytree(ROOT / "ollmsandbox", package)
     (person.project / "build-aux").mkdir()
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    code += "from ollmsandbox.__main__ import main; sys.exit(main())"
+    (person.project / "build-aux/run").write_text("old\n")
     attack = """
     for place in ollmsandbox ollmsandbox/sandbox/starter/server.py build-aux; do
         touch $place/x; echo evil >>$place; mv $place away; rm -rf $place
     done 2>/dev/null
     touch mine && echo fine
     """
-    done = person.run_outside(
-        [sys.executable, "-I", "-c", code, str(person.project), "run", "-c", attack]
-    )
-    assert done.stdout == "fine\n", done.stderr
+    assert run_copy(person, "-c", attack) == "fine\n"
     for file in (ROOT / "ollmsandbox").rglob("*.py"):
         copied = package / file.relative_to(ROOT / "ollmsandbox")
         assert copied.read_bytes() == file.read_bytes()
-    assert list((person.project / "build-aux").iterdir()) == []
-
-
-def test_what_builds_the_program(person: Person) -> None:
-    shutil.copytree(ROOT / "ollmsandbox", person.project / "ollmsandbox")
+    assert [file.read_text() for file in (person.project / "build-aux").iterdir()] == ["old\n"]
+    # What builds the program waits for approval.
     inputs = ("meson.build", "pyproject.toml", "setup.py", "data/x.in", "po/LINGUAS", "new.py")
-    for name in ("build-aux/run", "docs/x.md", "tests/x.py", *inputs[:-1]):
+    for name in ("docs/x.md", "tests/x.py", *inputs[:-1]):
         (person.project / name).parent.mkdir(exist_ok=True)
         (person.project / name).write_text("old\n")
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
-    code += "from ollmsandbox.__main__ import main; sys.exit(main())"
     attack = f"for f in {' '.join(inputs)} docs/x.md tests/x.py; do echo evil >>$f; done"
-    done = person.run_outside(
-        [sys.executable, "-I", "-c", code, str(person.project), "run", "--json", "-c", attack]
-    )
-    changes = json.loads(done.stdout)["changes"]
+    changes = json.loads(run_copy(person, "--json", "-c", attack))["changes"]
     assert {one["path"] for one in changes if one["state"] == "pending"} == set(inputs)
     for name in inputs[:-1]:
         assert (person.project / name).read_text() == "old\n"
@@ -113,35 +118,25 @@ def link_from_a_command(person: Person) -> Path:
     return person.project / "sub"
 
 
-@pytest.mark.parametrize("inner", ["", "/inner", "/../bin"])
-def test_a_link_that_a_command_made_as_the_project(person: Person, inner: str) -> None:
-    link = link_from_a_command(person)
-    (person.home / "bin" / "inner").mkdir()
-    attack = ["run", "--project", f"{link}{inner}", "-c", "echo evil >x"]
-    done = person.cli(*attack)
-    assert done.returncode == 125 and str(person.home / "bin") in done.stderr, done.stderr
-    assert not list((person.home / "bin").rglob("x"))
-    # By its own name it is the user's choice.
-    assert person.cli("run", "--project", str(person.home / "bin"), "-c", "true").returncode == 0
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["run", "-c", "echo evil >x"],
-        ["run", "--project", ".", "-c", "echo evil >x"],
-        ["run", "--project", "../bin", "-c", "echo evil >x"],
-        ["roots", "list"],
-    ],
-)
-def test_the_current_folder_through_a_link_that_a_command_made(
-    person: Person, words: list[str]
-) -> None:
-    link = link_from_a_command(person)
+def test_a_link_that_a_command_made_as_the_project(person: Person) -> None:
+    link, target = link_from_a_command(person), person.home / "bin"
+    (target / "inner").mkdir()
+    for inner in ("", "/inner", "/../bin"):
+        done = person.cli("run", "--project", f"{link}{inner}", "-c", "echo evil >x")
+        assert done.returncode == 125 and str(target) in done.stderr, done.stderr
     person.environ["PWD"] = str(link)
-    done = person.cli(*words, cwd=link)
-    assert done.returncode != 0 and str(person.home / "bin") in done.stderr, done.stderr
-    assert not (person.home / "bin" / "x").exists()
+    attack = ("-c", "echo evil >x")
+    for words in (
+        ("run", *attack),
+        ("run", "--project", ".", *attack),
+        ("run", "--project", "../bin", *attack),
+        ("roots", "list"),
+    ):
+        done = person.cli(*words, cwd=link)
+        assert done.returncode != 0 and str(target) in done.stderr, done.stderr
+    assert not list(target.rglob("x"))
+    # By its own name it is the user's choice.
+    assert person.cli("run", "--project", str(target), "-c", "true").returncode == 0
 
 
 def test_the_user_s_own_link_to_a_project(person: Person) -> None:
@@ -169,23 +164,16 @@ def test_renaming_the_folder_around_what_is_hidden_in_the_project(person: Person
     secret = person.project / "private" / "deep" / "key"
     secret.parent.mkdir(parents=True)
     secret.write_text("secret")
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text(f"masks: ['{secret}']\n")
+    with_profile(person, f"masks: ['{secret}', /opt]\n")
     for attack in ("mv private/deep p; mv private p", "cat p/key p/deep/key private/deep/key"):
-        result = person.run(attack, profile="mine")
-        assert "secret" not in result.stdout.text
+        assert "secret" not in person.run(attack, profile="mine").stdout.text
     assert secret.read_text() == "secret"
-
-
-def test_a_mask_at_the_top_of_the_file_system_is_one(person: Person) -> None:
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text("masks: [/opt]\n")
+    # At the top of the file system, too.
     assert person.run("ls -A /opt", profile="mine").stdout.text == ""
 
 
 def test_a_mask_around_the_home_folder_is_refused(person: Person) -> None:
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text(f"masks: ['{person.home.parent}']\n")
+    with_profile(person, f"masks: ['{person.home.parent}']\n")
     with pytest.raises(ProfileError, match="home folder"):
         person.run("true", profile="mine")
 
@@ -224,23 +212,19 @@ def test_the_playground_is_cleared_while_a_command_swaps_folders_for_links(
     for number in range(50):
         (precious / f"{number}").touch()
     swap = f"""
-    import os
-    os.chdir(os.path.expanduser('~/playground'))
-    while True:
-        try:
-            os.makedirs('a/b')
-            os.rename('a', 'c')
-            os.symlink('{precious}', 'a')
-            os.unlink('a')
-        except OSError:
-            pass
-    """
-    code = "\n".join(line[4:] for line in swap.splitlines())
-    with subprocess.Popen(
-        [sys.executable, "-c", code.replace("~/playground", str(person.playground))],
-        env=person.environ,
-    ) as swapping:
-        person.playground.mkdir(parents=True, exist_ok=True)
+import os
+os.chdir({str(person.playground)!r})
+while True:
+    try:
+        os.makedirs('a/b')
+        os.rename('a', 'c')
+        os.symlink('{precious}', 'a')
+        os.unlink('a')
+    except OSError:
+        pass
+"""
+    person.playground.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", swap]) as swapping:
         try:
             for _ in range(8):
                 person.cli("playground", "clear")
@@ -356,9 +340,21 @@ def meet_in(
 
 
 # The user has ~/.npm, but not ~/.cargo.
-@pytest.mark.parametrize("folder", ["playground", ".npm", ".cargo"])
-@pytest.mark.parametrize("offered_with_network", [False, True], ids=["offline", "online"])
-@pytest.mark.parametrize("tried_with_network", [False, True], ids=["from offline", "from online"])
+FOLDERS = ("playground", ".npm", ".cargo")
+
+
+@pytest.mark.parametrize(
+    ("folder", "offered_with_network", "tried_with_network"),
+    [
+        *(
+            (folder, both, both)
+            for folder in ("playground", ".npm", ".cargo")
+            for both in (False, True)
+        ),
+        ("playground", False, True),
+        ("playground", True, False),
+    ],
+)
 def test_two_runs_at_once_do_not_meet(
     person: Person, folder: str, offered_with_network: bool, tried_with_network: bool
 ) -> None:
@@ -382,10 +378,10 @@ def test_two_runs_at_once_meet_in_a_playground_that_the_profile_shares(
     ) == (INCOMING - without, (INCOMING | {"file", "records", "sent"}) - without)
 
 
-@pytest.mark.parametrize("folder", ["/etc", "/usr/lib", "/boot", "/home", "/var", "/opt", "/srv"])
-def test_a_folder_of_the_system_as_a_project(person: Person, folder: str) -> None:
-    with pytest.raises(ProjectError, match=r"system|home|does not exist"):
-        person.run("true", project=folder)
+def test_a_folder_of_the_system_as_a_project(person: Person) -> None:
+    for folder in ("/etc", "/usr/lib", "/boot", "/home", "/var", "/opt", "/srv"):
+        with pytest.raises(ProjectError, match=r"system|home|does not exist"):
+            person.run("true", project=folder)
 
 
 if os.getuid() == 0:

@@ -8,7 +8,6 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
 from support.bubble import by, each_overlay
 from support.escape.attack import python
 from support.person import Person
@@ -119,25 +118,28 @@ def runs(repository: Path) -> list[str]:
     return [n for n in names if os.access(repository / "hooks" / n, os.X_OK)]
 
 
-@pytest.mark.parametrize("name", PLANTS)
-def test_no_hook_of_a_repository_in_the_playground_is_run(person: Person, name: str) -> None:
-    hook = person.playground / "r/hooks/post-receive"
-    if name == "a hook that exists":
-        hook.parent.mkdir(parents=True)
-        hook.write_text("#!/bin/sh\n")
-    for command in PLANTS[name]:
-        result = person.run(command, working_dir="playground")
+def test_no_hook_of_a_repository_in_the_playground_is_run(person: Person) -> None:
+    existing = "a hook that exists"
+    places = {name: person.playground / str(number) for number, name in enumerate(PLANTS)}
+    for name, place in places.items():
+        place.mkdir(parents=True)
+        if name == existing:
+            (place / "r/hooks").mkdir(parents=True)
+            (place / "r/hooks/post-receive").write_text("#!/bin/sh\n")
+    for step in range(2):
+        each = [f"(cd {places[n].name}; {c[step]})" for n, c in PLANTS.items() if step < len(c)]
+        result = person.run("\n".join(each), working_dir="playground")
         assert (result.exit_code, result.stderr.text) == (0, "")
-    repository = person.playground / "r"
-    assert (repository / "HEAD").exists()
-    assert runs(repository) == []
-
-
-@pytest.mark.parametrize("name", sorted(set(PLANTS) - {"a hook that exists"}))
-def test_the_hook_would_be_run_outside(person: Person, name: str) -> None:
-    for command in PLANTS[name]:
-        person.run_outside(command)
-    assert runs(person.project / "r") != []
+    for name, place in places.items():
+        assert (place / "r/HEAD").exists(), name
+        assert runs(place / "r") == [], name
+    # They would be run outside.
+    for name in set(PLANTS) - {existing}:
+        folder = person.project / places[name].name
+        folder.mkdir()
+        for command in PLANTS[name]:
+            person.run_outside(command, cwd=folder)
+        assert runs(folder / "r") != [], name
 
 
 def test_other_programs_in_folders_of_that_name_can_be_run(person: Person) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from support.cli_inline import cli_here
-from support.escape.copy_back import review
+from support.escape.copy_back import in_each, of_each, review, settle
 from support.person import Person
 
 from ollmsandbox.project.change import Flag, Type
@@ -19,8 +18,7 @@ from ollmsandbox.project.held import risky_files
 from ollmsandbox.project.held.risky import is_plain_folder, is_plain_name, risk_of
 from ollmsandbox.project.held.risky_files import KINDS, read_names
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.recorder import Recorder
-from ollmsandbox.sandbox.spec import Mode, RunSpec
+from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.text.visible import visible_path
 from ollmsandbox.tools.model_text import changes_text
 from ollmsandbox.ui.changes.model import load
@@ -30,11 +28,7 @@ def changed(
     person: Person, command: str, mode: Mode = Mode.AUTO
 ) -> dict[str, tuple[set[str], str]]:
     """Flags and state of each change."""
-    recorder = Recorder(RunSpec(str(person.project), mode=mode, command=command), person.paths)
-    person.run(command, keeper=recorder)
-    report = recorder.report
-    if report is None:
-        return {}
+    report = settle(person, command, mode)
     assert not report.errors, report.errors
     return {
         item.change.path: ({flag.value for flag in item.change.flags}, item.state.value)
@@ -48,24 +42,30 @@ def held(person: Person, command: str) -> set[str]:
     for path, (flags, state) in found.items():
         assert ("held" in flags) == (state == "pending"), path
         # What is deleted with most of the repository is held, whatever it is.
-        is_repository = path.endswith(".git") or path.startswith(".git/")
+        is_repository = path.endswith(".git") or ".git/" in path
         assert "held" not in flags or "runs-later" in flags or is_repository, path
     return {path for path, (_, state) in found.items() if state == "pending"}
 
 
-@pytest.fixture
-def checkout(person: Person) -> Path:
-    """The project, with a repository in it. What a hook does shows in the home folder."""
-    subprocess.run(
-        ["git", "init", "-q", "--template=/usr/share/git-core/templates", person.project],
-        env=person.environ,
-        check=True,
-    )
-    hooks = person.project / ".git" / "hooks"
+def make_checkout(person: Person, folder: Path) -> Path:
+    """Make a repository. What a hook of it does shows in the home folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    template = "/usr/share/git-core/templates"
+    person.run_outside(["git", "init", "-q", f"--template={template}", str(folder)], check=True)
+    hooks = folder / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     (hooks / "post-checkout.sample").write_text(f"#!/bin/sh\ntouch {person.home}/planted\n")
     (hooks / "post-checkout.sample").chmod(0o755)
-    return person.project
+    return folder
+
+
+@pytest.fixture
+def checkout(person: Person) -> Path:
+    return make_checkout(person, person.project)
+
+
+def checkouts(person: Person, number: int) -> list[Path]:
+    return [make_checkout(person, person.project / str(n)) for n in range(number)]
 
 
 def use_git(person: Person, folder: Path | None = None) -> bool:
@@ -73,11 +73,11 @@ def use_git(person: Person, folder: Path | None = None) -> bool:
     mark = person.home / "planted"
     mark.unlink(missing_ok=True)
     identity = "-c user.name=a -c user.email=a@b"
-    subprocess.run(
-        ["sh", "-c", f"git {identity} status; git {identity} commit -q --allow-empty -m x;"
-         f"git {identity} checkout -q -B other; git stash list"],
-        cwd=folder or person.project, env=person.environ, capture_output=True, check=False,
-    )  # fmt: skip
+    person.run_outside(
+        f"git {identity} status; git {identity} commit -q --allow-empty -m x;"
+        f"git {identity} checkout -q -B other; git stash list",
+        cwd=folder or person.project,
+    )
     return mark.exists()
 
 
@@ -112,34 +112,50 @@ PLANTS = {
 }  # fmt: skip
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("plant", PLANTS)
-def test_git_is_made_to_run_something(person: Person, checkout: Path, plant: str) -> None:
-    waiting = held(person, PLANTS[plant])
-    assert waiting
-    assert not use_git(person)
+Planted = dict[str, tuple[Path, set[str]]]
+
+# Once a part of a repository is deleted that git itself never removes, all deletions are held.
+DELETING = ("a repository as a link", "a file in place of the repository")
+
+
+@pytest.fixture(params=[[n for n in PLANTS if n not in DELETING], DELETING], ids=["most", "rest"])
+def planted(person: Person, request: pytest.FixtureRequest) -> Planted:
+    """The repository of each attack, and what is held in it."""
+    names = request.param
+    folders = checkouts(person, len(names))
+    waiting = of_each(names, held(person, in_each(PLANTS[name] for name in names)))
+    assert all(waiting.values()), waiting
+    return {name: (folder, waiting[name]) for name, folder in zip(names, folders, strict=True)}
+
+
+def run_by_git(person: Person, planted: Planted) -> list[str]:
+    return [name for name, (folder, _) in planted.items() if use_git(person, folder)]
+
+
+@pytest.mark.ordinary
+def test_git_is_made_to_run_something(person: Person, planted: Planted) -> None:
+    assert run_by_git(person, planted) == []
     # The next command has it all the same.
-    shown = person.run(f"ls -d {' '.join(waiting)} 2>&1").stdout.text
-    # Unless the repository itself went, with all that was in it.
-    is_there = ".git/hooks" in " ".join(waiting) and ".git" not in waiting
-    assert shown.split() == sorted(waiting) or not is_there
+    for folder, waiting in planted.values():
+        # Unless the repository itself went, with all that was in it.
+        if ".git/hooks" in " ".join(waiting) and ".git" not in waiting:
+            names = " ".join(f"{folder.name}/{path}" for path in sorted(waiting))
+            assert person.run(f"ls -d {names}").stdout.text.split() == names.split()
     cli_here(person, "changes")
     assert cli_here(person, "discard").returncode == 0
-    assert not use_git(person)
+    assert run_by_git(person, planted) == []
     # What was discarded does not come back with the rest.
     assert "Traceback" not in cli_here(person, "apply").stderr
-    assert not use_git(person)
+    assert run_by_git(person, planted) == []
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("plant", PLANTS)
-def test_git_would_run_it_after_approval(person: Person, checkout: Path, plant: str) -> None:
+@pytest.mark.ordinary
+def test_git_would_run_it_after_approval(person: Person, planted: Planted) -> None:
     # Else the test above would prove nothing.
-    assert held(person, PLANTS[plant])
     cli_here(person, "changes")
     done = cli_here(person, "apply")
     assert done.returncode == 0, done.stdout
-    assert use_git(person)
+    assert run_by_git(person, planted) == list(planted)
 
 
 def write(place: str) -> str:
@@ -155,6 +171,8 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
         ".git/remotes/origin", ".git/rebase-merge/git-rebase-todo", ".hg/hgrc", "s/.hg/sharedpath",
         ".git/sequencer/opts", ".git/index", ".git/modules/m/index",
         ".git/refs/heads/x", ".git/logs/HEAD", ".git/modules/m/HEAD",
+        # Git has no files there of its own.
+        ".GIT/index", ".GIT/other", ".GIT/hooks/pre-commit", ".Git/Config", ".Git/HOOKS/POST-push",
         ".Git/hooks/x", ".git./config", ".g\u200cit/config", "GIT~1/config", ".git/hooks/a/b",
     ]  # fmt: skip
     # Git writes this one anew.
@@ -167,12 +185,25 @@ def test_hooks_of_modules_and_worktrees(person: Person, checkout: Path) -> None:
     assert all((checkout / place).read_text() == "evil\n" for place in harmless)
 
 
-@pytest.mark.parametrize(
-    "link", [".git/hooks", ".git/modules", ".git/modules/a/b", ".git/info", ".git", "x/.git", ".hg"]
+INSIDE = (
+    ".git/hooks",
+    ".git/modules",
+    ".git/modules/a/b",
+    ".git/info",
+    ".git",
+    "x/.git",
+    ".hg",
 )
-def test_links_inside_a_repository(person: Person, link: str) -> None:
-    assert held(person, f'mkdir -p "$(dirname {link})" h; ln -s "$PWD/h" {link}') == {link}
-    assert not os.path.lexists(person.project / link)
+
+
+def test_links_inside_a_repository(person: Person) -> None:
+    for number in range(len(INSIDE)):
+        (person.project / str(number)).mkdir()
+    attack = [f'mkdir -p "$(dirname {link})" h; ln -s "$PWD/h" {link}' for link in INSIDE]
+    waiting = of_each(INSIDE, held(person, in_each(attack)))
+    assert waiting == {link: {link} for link in INSIDE}
+    for number, link in enumerate(INSIDE):
+        assert not os.path.lexists(person.project / str(number) / link)
 
 
 def test_a_worktree_made_by_git_itself(person: Person, checkout: Path) -> None:
@@ -182,7 +213,7 @@ def test_a_worktree_made_by_git_itself(person: Person, checkout: Path) -> None:
     assert waiting == {"wt/.git", ".git/hooks/post-commit"}
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("name", ["evil", "docs/evil", "x.git", "logs"])
 def test_a_bare_repository_with_any_name(person: Person, name: str) -> None:
     # git takes every folder with a HEAD, objects and refs for a repository.
@@ -224,34 +255,38 @@ BECOMES_REPOSITORY = {
 }  # fmt: skip
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     ("folder", "mode"),
     [("docs", Mode.AUTO), ("docs", Mode.REVIEW), (".git/any", Mode.AUTO), (".git/refs", Mode.AUTO)],
 )
-@pytest.mark.parametrize("steps", BECOMES_REPOSITORY)
-def test_a_plain_folder_becomes_a_repository(
-    person: Person, checkout: Path, steps: str, folder: str, mode: Mode
-) -> None:
+def test_a_plain_folder_becomes_a_repository(person: Person, folder: str, mode: Mode) -> None:
+    """By one command, or by several."""
+    ways = list(BECOMES_REPOSITORY.values())
     place = f"{folder}/sub"
+    checkouts(person, len(ways))
     reports = []
-    for step in BECOMES_REPOSITORY[steps]:
-        recorder = Recorder(RunSpec(str(person.project), mode=mode), person.paths)
-        person.run(step.format(place), keeper=recorder)
-        assert recorder.report
-        reports.append(recorder.report)
+    for step in range(2):
+        each = [way[step].format(place) if step < len(way) else "true" for way in ways]
+        reports.append(settle(person, in_each(each), mode))
     if mode is Mode.REVIEW:
         # The user applies what has no mark.
         for report in reports:
             found = [item for item in report.changes if item.change.type is not Type.FOLDER]
-            plain = [item.change.path for item in found if not item.is_held]
-            if plain:
-                review(person, "apply", report.run_id, *plain)
-    (checkout / place).mkdir(parents=True, exist_ok=True)
-    assert not use_git(person, checkout / place)
+            review(
+                person,
+                "apply",
+                report.run_id,
+                *(item.change.path for item in found if not item.is_held),
+            )
+    places = {name: person.project / f"{n}/{place}" for n, name in enumerate(BECOMES_REPOSITORY)}
+    for name, there in places.items():
+        there.mkdir(parents=True, exist_ok=True)
+        assert not use_git(person, there), name
     for report in reports:
         review(person, "apply", report.run_id)
-    assert use_git(person, checkout / place)
+    for name, there in places.items():
+        assert use_git(person, there), name
 
 
 def test_what_git_itself_writes_needs_no_approval(person: Person, checkout: Path) -> None:
@@ -342,9 +377,14 @@ LINKS = {
 }  # fmt: skip
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW])
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.ordinary
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *((name, Mode.AUTO) for name in LINKS),
+        *((name, Mode.REVIEW) for name in ("in one command", "in two commands", "by two links")),
+    ],
+)
 def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mode: Mode) -> None:
     for command in LINKS[name]:
         found = changed(person, command, mode)
@@ -352,27 +392,30 @@ def test_a_risky_file_under_another_name_is_marked(person: Person, name: str, mo
     assert [path for path in marked if path.endswith("conf/tasks.json")]
 
 
-@pytest.mark.anybody
-@pytest.mark.parametrize(
-    ("link", "path", "kind"),
-    [
-        (".venv", "bin/activate", "runs-with-a-tool"),
-        ("gradle", "wrapper/gradle-wrapper.properties", "runs-with-a-tool"),
-        (".github", "workflows/ci.yml", "runs-in-a-build"),
-        (".config", "nextest.toml", "runs-in-a-build"),
-        ("sub/.config", "nextest.toml", "runs-in-a-build"),
-    ],
+IN_PLACES = (
+    (".venv", "bin/activate", "runs-with-a-tool"),
+    ("gradle", "wrapper/gradle-wrapper.properties", "runs-with-a-tool"),
+    (".github", "workflows/ci.yml", "runs-in-a-build"),
+    (".config", "nextest.toml", "runs-in-a-build"),
+    ("sub/.config", "nextest.toml", "runs-in-a-build"),
 )
-def test_a_link_in_the_place_of_a_risky_file_s_folder(
-    person: Person, link: str, path: str, kind: str
-) -> None:
-    write_both = f"mkdir -p sub; {write(f'tools/{path}')}; {write('tools/plain')}"
-    found = changed(person, f'{write_both}; ln -s "$PWD/tools" {link}')
-    assert found[f"tools/{path}"] == ({kind}, "applied")
-    assert found["tools/plain"] == (set(), "applied")
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
+def test_a_link_in_the_place_of_a_risky_file_s_folder(person: Person) -> None:
+    for number in range(len(IN_PLACES)):
+        (person.project / str(number) / "sub").mkdir(parents=True)
+    each = [
+        f'{write(f"tools/{path}")}; {write("tools/plain")}; ln -s "$PWD/tools" {link}'
+        for link, path, _ in IN_PLACES
+    ]
+    found = changed(person, in_each(each))
+    for number, (_, path, kind) in enumerate(IN_PLACES):
+        assert found[f"{number}/tools/{path}"] == ({kind}, "applied")
+        assert found[f"{number}/tools/plain"] == (set(), "applied")
+
+
+@pytest.mark.ordinary
 def test_links_that_lead_in_a_circle_or_away_mark_nothing(person: Person) -> None:
     found = changed(
         person,
@@ -405,17 +448,15 @@ def test_every_risky_file_is_found_by_the_quick_check() -> None:
         assert all(each.source.startswith("https://") for each in group)
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     attack = "for n in $(seq 600); do mkdir -p s/$n; echo x >s/$n/f; echo x >f$n;"
     attack += "printf x >x$n; chmod +x x$n; echo x >s/$n/package.json; done; echo x >.envrc;"
     attack += f"{HOOK} >.git/hooks/post-commit; mkdir w; echo x >w/.npmrc"
-    recorder = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run(attack, keeper=recorder)
-    assert recorder.report
+    report = settle(person, attack)
     marked = {".git/hooks/post-commit", ".envrc", "w/.npmrc"}
     lists = [
-        changes_text(recorder.report, str(person.project)),
+        changes_text(report, str(person.project)),
         cli_here(person, "changes").stdout,
     ]
     for text in lists:
@@ -431,14 +472,12 @@ def test_no_mark_is_lost_in_a_flood(person: Person, checkout: Path) -> None:
     assert {item.change.path for item in items[:3]} == marked
 
 
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_no_mark_is_lost_in_a_flood_of_worse_ones(person: Person) -> None:
     attack = "for n in $(seq 600); do mkdir $n; echo x >$n/.envrc; done; mkdir w; echo x >w/.npmrc;"
     attack += "echo x >x; chmod 666 x; ln -s /etc link; mkdir zz; echo x >zz/.envrc; echo x >.envrc"
-    recorder = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run(attack, keeper=recorder)
-    assert recorder.report
-    text = changes_text(recorder.report, str(person.project))
+    report = settle(person, attack)
+    text = changes_text(report, str(person.project))
     after = text.partition("Worth a second look:")[2].split("\n")
     assert ".envrc" in after[1].split()
     for name in ("w/.npmrc", "x", "link"):
@@ -457,10 +496,8 @@ def test_a_name_cannot_imitate_a_mark(person: Person) -> None:
     for name in IMITATIONS:
         (person.playground / name).parent.mkdir(parents=True, exist_ok=True)
         (person.playground / name).write_text("x")
-    recorder = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run("cp ~/playground/* .", keeper=recorder)
-    assert recorder.report
-    lines = changes_text(recorder.report, str(person.project)).splitlines()[1:]
+    report = settle(person, "cp ~/playground/* .")
+    lines = changes_text(report, str(person.project)).splitlines()[1:]
     assert len(lines) == len(set(lines)) == len(IMITATIONS)
     for line in lines:
         name = line.removeprefix("  added ")
@@ -485,24 +522,19 @@ def test_rights_for_others_are_marked(person: Person) -> None:
     chmod 644 secret; chmod 755 tool private; chmod 600 closed; echo y >kept; chmod 777 shared
     echo x >new; echo x >open; chmod 666 open; mkdir everybody; chmod 777 everybody
     """
-    recorder = Recorder(RunSpec(str(person.project)), person.paths)
-    person.run(attack, keeper=recorder)
-    assert recorder.report
-    found = {item.change.path for item in recorder.report.changes
+    report = settle(person, attack)
+    found = {item.change.path for item in report.changes
              if Flag.SHARED in item.change.flags}  # fmt: skip
     assert found == {"secret", "private", "shared", "open", "everybody"}
-    text = changes_text(recorder.report, str(person.project))
+    text = changes_text(report, str(person.project))
     for part in ("0600 → 0644", "0644 → 0755", "0644 → 0600", "1777 → 0777", "mode 0666"):
         assert part in text
     assert "0600 → 0644" in cli_here(person, "changes").stdout
 
 
-@pytest.mark.parametrize("path", [".envrc", ".vscode/tasks.json"])
-def test_the_user_is_informed_of_risky_files(person: Person, path: str) -> None:
-    (person.project / path).parent.mkdir(exist_ok=True)
-    (person.project / path).write_text("x\n")
-    done = person.cli("run", "-c", f"echo y >'{path}'")
-    assert "can run code when" in done.stderr
+def test_the_user_is_informed_of_risky_files(person: Person) -> None:
+    (person.project / ".envrc").write_text("x\n")
+    assert "can run code when" in person.cli("run", "-c", "echo y >.envrc").stderr
 
 
 def test_executable_files_are_marked(person: Person) -> None:
@@ -529,20 +561,6 @@ def test_links_that_lead_outside_are_marked(person: Person) -> None:
     assert found["fine"] == (set(), "applied")
     shown = cli_here(person, "changes").stdout
     assert shown.count("leads out of the project") == len(OUTSIDE)
-
-
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.REVIEW], ids=lambda mode: str(mode.value))
-def test_a_link_made_by_a_command_opens_nothing_to_the_next(person: Person, mode: Mode) -> None:
-    other = person.home / "other"
-    other.mkdir()
-    (other / "file").write_text("mine\n")
-    changed(person, f"ln -s {other} link; ln -s {person.home} home", mode)
-    for _ in range(2):
-        attack = "echo evil >link/file; echo evil >link/new; echo evil >home/new; rm -r link/file"
-        assert changed(person, attack, mode) == {}
-        assert [path.name for path in other.iterdir()] == ["file"]
-    assert (other / "file").read_text() == "mine\n"
-    assert not (person.home / "new").exists()
 
 
 def test_an_agreed_folder_that_became_a_link(person: Person) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.bubble import by, each_overlay, each_way
+from support.bubble import by, each_overlay, each_way, with_profile
 from support.escape.attack import folder_elsewhere, papers, python
 from support.person import Person
 
@@ -86,9 +86,7 @@ def test_a_link_where_the_next_run_mounts_a_cache(
     link = shlex.quote(target.format(outside=outside))
     ok(person.run(f"rm -r ~/.cache/pip; ln -s {link} ~/.cache/pip", capabilities=found))
     person.environ["PIP_CACHE_DIR"] = str(person.home / ".cache/pip")
-    profile = person.paths.profiles / "mine.yaml"
-    profile.parent.mkdir(parents=True)
-    profile.write_text("environment: {set: {XDG_CACHE_HOME: /x}}\n")
+    with_profile(person, "environment: {set: {XDG_CACHE_HOME: /x}}\n")
     attack = "echo evil >~/.cache/pip/file; echo evil >~/.cache/pip/new"
     person.run(attack, capabilities=found, profile="mine")
     assert (outside / "file").read_text() == "mine\n"
@@ -115,7 +113,7 @@ PLANTED = {
     "hard link": "ln {outside}/file {place}/x; cp {outside}/file {place}/y; ln {place}/y {place}/z",
     "pipe": "mkfifo {place}/x",
     "socket": "cd {place}; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'",
-    "whiteout": "mknod {place}/x c 0 0; rm -rf {place}/old",
+    "whiteout": "mknod {place}/x c 0 0; rm -rf {top}/old",
     "device": "mknod {place}/x b 8 0",
     "no permissions": "mkdir -p {place}/x/y; touch {place}/x/y/f; chmod 0 {place}/x/y {place}/x",
     "setuid": "cp /bin/true {place}/x; chmod 6777 {place}/x",
@@ -137,32 +135,35 @@ PLANTED = {
 
 
 @each_overlay
-@pytest.mark.parametrize("attack", PLANTED)
 @pytest.mark.parametrize("name", [".npm", ".m2"], ids=["layer", "plain"])
 def test_what_is_planted_in_a_cache_does_no_harm(
-    person: Person, way: OverlayMethod, attack: str, name: str, outside: Path
+    person: Person, way: OverlayMethod, name: str, outside: Path
 ) -> None:
     """It is measured, mounted again, merged with other layers, and cleared."""
     (person.home / ".npm/old").mkdir(parents=True)
     (person.home / ".npm/old/file").write_text("")
     found = by(person, way)
-    place = person.home / name
-    plant = PLANTED[attack]
-    if attack != "deep":
-        plant = plant.format(place=place, outside=outside)
-    plant = f"PLACE={shlex.quote(str(place))}; export PLACE; {plant}"
+    top = person.home / name
+    plants = []
+    for number, (attack, plant) in enumerate(PLANTED.items()):
+        place = top / f"place{number}"
+        if attack != "deep":
+            plant = plant.format(place=place, outside=outside, top=top)
+        plants.append(f"(mkdir -p {place}; export PLACE={shlex.quote(str(place))}; {plant}\n)")
     before = sorted(os.listdir(person.home / ".npm"))
     for number in range(2):
-        person.run(["bash", "-c", f"{plant}; touch {place}/{number}"], capabilities=found)
-    seen = ok(person.run(f"ls {place}/", capabilities=found)).splitlines()
-    assert {"0", "1"} <= set(seen)
+        command = ["bash", "-c", "\n".join([*plants, f"touch {top}/{number}"])]
+        person.run(command, capabilities=found)
+    seen = ok(person.run(f"ls {top}/", capabilities=found)).splitlines()
+    assert {"0", "1", *(f"place{number}" for number in range(len(PLANTED)))} <= set(seen)
+    assert "old" not in seen
     assert sum(caches.measure()[0] for caches in all_caches(person.paths)) >= 2
     assert clear_caches(person.paths)
     assert measure_caches(person.paths) == (0, 0)
     assert sorted(os.listdir(person.home / ".npm")) == before
     assert [entry.name for entry in outside.iterdir()] == ["file"]
     assert (outside / "file").read_text() == "mine\n"
-    ok(person.run(f"touch {place}/2", capabilities=found))
+    ok(person.run(f"touch {top}/2", capabilities=found))
 
 
 def test_a_project_cannot_reach_the_layers_themselves(person: Person) -> None:

@@ -10,7 +10,7 @@ from support.person import Person
 
 from ollmsandbox.sandbox.spec import Mode
 
-ACTIONS = ("apply", "discard", "undo")
+pytestmark = pytest.mark.ordinary
 
 
 def pending(person: Person, name: str) -> str:
@@ -22,12 +22,12 @@ def refused(done: Done, run: str) -> bool:
     return done.returncode != 0 and f"The last run, {run}, is not the one" in done.stderr
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_another_run_is_not_taken(person: Person, action: str, options: tuple[str, ...]) -> None:
+def test_another_run_is_not_taken(person: Person) -> None:
     person.cli("run", "--apply", "review", "-c", "echo good >seen")
     evil = pending(person, "Makefile")
-    assert refused(cli_here(person, action, *options), evil)
+    for action in ("apply", "discard", "undo"):
+        for options in ((), ("--json",)):
+            assert refused(cli_here(person, action, *options), evil), action
     assert not list(person.project.iterdir())
     # By its name, or after a look, it can be taken.
     assert cli_here(person, "apply", evil).returncode == 0

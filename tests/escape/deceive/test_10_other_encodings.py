@@ -13,6 +13,8 @@ from dataclasses import replace
 import pytest
 from support.person import Person
 
+pytestmark = pytest.mark.ordinary
+
 # Each has a byte that begins a sequence in ISO 8859: a title, a question.
 TEXT = "Û6n Ý0;title \\a"
 CONTROLS = frozenset(range(0x80, 0xA0))
@@ -52,7 +54,7 @@ OTHERS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("locale", OTHERS, ids=str)
-def test_a_sequence_in_another_encoding(person: Person, locale: dict[str, str]) -> None:
+def test_text_in_another_encoding(person: Person, locale: dict[str, str]) -> None:
     command = ("run", "--", "printf", f"{TEXT} end")
     shown = printed(person, locale, *command)
     assert b"end" in shown
@@ -60,15 +62,13 @@ def test_a_sequence_in_another_encoding(person: Person, locale: dict[str, str]) 
     # The terminal itself may say that it takes UTF-8.
     assert TEXT[:3].encode() in printed(person, locale, *command, utf8=True)
 
-
-def test_text_in_utf_8_is_as_it_was(person: Person) -> None:
-    for locale in ({"LANG": "C.UTF-8"}, {"LC_ALL": "de_DE.utf8"}):
-        assert TEXT[:3].encode() in printed(person, locale, "run", "--", "printf", TEXT)
-
-
-@pytest.mark.parametrize("locale", OTHERS, ids=str)
-def test_a_name_in_a_list_of_changes(person: Person, locale: dict[str, str]) -> None:
+    # A name in a list of changes, too.
     person.run(f"touch '{TEXT}'")
     shown = printed(person, locale, "changes")
     assert b"6n" in shown
     assert not CONTROLS.intersection(shown)
+
+
+def test_text_in_utf_8_is_as_it_was(person: Person) -> None:
+    for locale in ({"LANG": "C.UTF-8"}, {"LC_ALL": "de_DE.utf8"}):
+        assert TEXT[:3].encode() in printed(person, locale, "run", "--", "printf", TEXT)

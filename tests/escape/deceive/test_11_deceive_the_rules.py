@@ -15,7 +15,7 @@ from ollmsandbox.permission.provider import Provider
 from ollmsandbox.permission.request import Answer, PermissionRequest, Source
 from ollmsandbox.permission.store import RuleStore
 
-pytestmark = pytest.mark.anybody
+pytestmark = pytest.mark.ordinary
 
 ALLOWED = "make test"
 ALWAYS = Answer.ALLOW_ALWAYS
@@ -118,20 +118,16 @@ def rules(person: Person) -> Rules:
     return Rules(person)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_on_an_allowed_command(rules: Rules, name: str) -> None:
-    assert rules.asks_again(command(ATTACKS[name], rules.project))
+def test_an_attack_on_an_allowed_command(rules: Rules) -> None:
+    for name, text in ATTACKS.items():
+        assert rules.asks_again(command(text, rules.project)), name
     assert len(rules.store.rules()) == 1
-
-
-def test_every_attack_on_a_command_allowed_for_the_session(rules: Rules) -> None:
+    # Or one that is allowed for the session.
     rules.store.remove(rules.store.rules())
     rules.user.says = [Answer.ALLOW_SESSION]
     rules.decide(command(ALLOWED, rules.project))
-    fooled = [
-        name for name, text in ATTACKS.items() if not rules.asks_again(command(text, rules.project))
-    ]
-    assert not fooled
+    for name, text in ATTACKS.items():
+        assert rules.asks_again(command(text, rules.project)), name
 
 
 def test_the_command_itself_does_not_ask(rules: Rules) -> None:
@@ -160,11 +156,11 @@ LOOK_ALIKES = (
 )
 
 
-@pytest.mark.parametrize("pattern", LOOK_ALIKES)
-def test_a_project_with_a_similar_path(rules: Rules, pattern: str) -> None:
-    folder = pattern.format(project=rules.project, parent=os.path.dirname(rules.project))
-    assert rules.asks_again(command(ALLOWED, folder, target_path=rules.project))
-    assert rules.asks_again(command(ALLOWED, folder))
+def test_a_project_with_a_similar_path(rules: Rules) -> None:
+    for pattern in LOOK_ALIKES:
+        folder = pattern.format(project=rules.project, parent=os.path.dirname(rules.project))
+        assert rules.asks_again(command(ALLOWED, folder, target_path=rules.project)), pattern
+        assert rules.asks_again(command(ALLOWED, folder)), pattern
 
 
 def test_a_link_in_the_project_s_place(rules: Rules, tmp_path: Path) -> None:
@@ -200,29 +196,21 @@ def test_the_same_words_for_another_tool(rules: Rules) -> None:
     assert rules.asks_again(other("web_fetch", rules.project, rules.project))
 
 
-@pytest.mark.parametrize(
-    ("tool", "target", "attacks"),
-    [
-        (
-            "edit_file",
-            "/p/src/a.c",
-            ("/p/src/a.c.evil", "/p/src/", "/p/src", "/p/src/../../etc/a.c", "/p/src/A.c"),
-        ),
-        (
-            "web_fetch",
-            "example.org",
-            ("example.org.evil.net", "evil.example.org", "example.org:81", "ex\u0430mple.org"),
-        ),
-    ],
-)
-def test_a_target_that_looks_like_an_allowed_one(
-    rules: Rules, tool: str, target: str, attacks: tuple[str, ...]
-) -> None:
-    rules.user.says = [ALWAYS]
-    rules.decide(other(tool, target, rules.project))
-    assert rules.decide(other(tool, target, rules.project)) == (ALWAYS, Source.SAVED)
-    for attack in attacks:
-        assert rules.asks_again(other(tool, attack, rules.project))
+TARGETS = {
+    ("edit_file", "/p/src/a.c"):
+        ("/p/src/a.c.evil", "/p/src/", "/p/src", "/p/src/../../etc/a.c", "/p/src/A.c"),
+    ("web_fetch", "example.org"):
+        ("example.org.evil.net", "evil.example.org", "example.org:81", "ex\u0430mple.org"),
+}  # fmt: skip
+
+
+def test_a_target_that_looks_like_an_allowed_one(rules: Rules) -> None:
+    for (tool, target), attacks in TARGETS.items():
+        rules.user.says = [ALWAYS]
+        rules.decide(other(tool, target, rules.project))
+        assert rules.decide(other(tool, target, rules.project)) == (ALWAYS, Source.SAVED)
+        for attack in attacks:
+            assert rules.asks_again(other(tool, attack, rules.project)), attack
 
 
 @pytest.mark.parametrize("name", ["a substitution", "a shell with more", "a pattern"])

@@ -95,7 +95,8 @@ CHANGES_OF_MINE: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture
 def conflicts(person: Person) -> str:
-    """The run of a command that changed the same files as the user did meanwhile."""
+    """The run of a command that changed the same files as the user did meanwhile. Only root's
+    overlays tell of a deleted file that it had been there."""
     for name in ("edited", "folder", "link", "deleted", "file"):
         (person.project / name).write_text("old")
 
@@ -115,7 +116,7 @@ def conflicts(person: Person) -> str:
     return report.run_id
 
 
-@pytest.mark.ordinary
+@pytest.mark.anybody
 def test_files_that_the_user_changes_during_the_run(person: Person, conflicts: str) -> None:
     mine = look_at(person.project)
     shown = cli_here(person, "changes", conflicts, "--diff").stdout
@@ -131,7 +132,7 @@ def test_files_that_the_user_changes_during_the_run(person: Person, conflicts: s
     assert look_at(person.project) == mine
 
 
-@pytest.mark.ordinary
+@pytest.mark.anybody
 def test_conflicts_that_are_discarded(person: Person, conflicts: str) -> None:
     mine = look_at(person.project)
     review(person, "discard", conflicts, *CHANGES_OF_MINE)

@@ -182,20 +182,6 @@ def test_an_edit_just_before_a_file_is_deleted_stays(
     assert not os.path.lexists(file)
 
 
-def test_a_folder_that_the_command_closed(person: Person) -> None:
-    shut = person.project / "shut"
-    shut.mkdir()
-    for name in "ab":
-        (shut / name).write_text("old\n")
-    command = "for name in a b; do echo 'this is new' >shut/$name; done; chmod 000 shut"
-    assert {item.state for item in settle(person, command).changes} == {State.APPLIED}
-    assert stat.S_IMODE(shut.stat().st_mode) == 0
-    assert sorted(file.read_text() for file in person.paths.backups.iterdir()) == ["old\n"] * 2
-    assert look_at(person.project)["shut/a"][1] == b"this is new\n"
-    Snapshot(person).undo()
-    assert [(shut / name).read_text() for name in "ab"] == ["old\n"] * 2
-
-
 def read(snapshot: Snapshot) -> list[Recorded]:
     with snapshot.review() as (review, run):
         return read_changes(review.manager, run)

@@ -17,8 +17,6 @@ from support.person import Person
 from ollmsandbox.project.change import State
 from ollmsandbox.sandbox.spec import Mode
 
-pytestmark = pytest.mark.ordinary
-
 
 def _folder(path: Path, **files: str) -> Path:
     path.mkdir(parents=True)

@@ -26,8 +26,6 @@ from ollmsandbox.project.scan import scan
 from ollmsandbox.sandbox.overlay import Root, leftovers
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
-pytestmark = pytest.mark.ordinary
-
 ANEW = "rm -r d; mkdir d; echo old >d/a"
 # What the two do, in a folder of its own each.
 PAIRS = (
@@ -148,7 +146,9 @@ def check_records(person: Person, told: object) -> None:
     assert found - hidden <= recorded, told
 
 
-@pytest.mark.parametrize("waits", ["nothing waits", "something waits"])
+@pytest.mark.parametrize(
+    "waits", [pytest.param("nothing waits", marks=pytest.mark.ordinary), "something waits"]
+)
 def test_every_record_says_what_is_on_disk(person: Person, waits: str) -> None:
     for number in range(len(PAIRS)):
         fill(person.project / str(number))
@@ -188,6 +188,7 @@ def test_a_folder_is_deleted_after_the_pending_changes_of_another_run_in_it(pers
     assert on_disk(person) == {"l": "@"}
 
 
+@pytest.mark.ordinary
 def test_a_kill_at_any_step(person: Person) -> None:
     fill(person.project)
     snapshot = Snapshot(person)

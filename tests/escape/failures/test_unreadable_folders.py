@@ -13,7 +13,7 @@ import pytest
 from support.changes import states
 from support.escape.attack import IS_ROOT
 from support.escape.copy_back import review, settle
-from support.escape.kill import Snapshot, killed_after
+from support.escape.kill import Snapshot, killed_after, look_at
 from support.person import Person, make_person
 
 from ollmsandbox.errors import ProjectError
@@ -50,6 +50,8 @@ def test_many_files_in_a_folder_that_the_command_closed_and_one_that_is_held(
     assert found.pop(".git/config") is State.PENDING
     assert set(found.values()) == {State.APPLIED}
     assert mode_of(shut) == mode
+    assert look_at(person.project)["shut/a"][1] == b"this is new\n"
+    assert [file.read_text() for file in person.paths.backups.iterdir()] == ["old\n"] * 2
     assert not list(person.paths.cache.glob("overlay-*"))
     Snapshot(person).undo()
     assert mode_of(shut) == 0o755

@@ -14,8 +14,6 @@ from support.person import Person
 from ollmsandbox.project.change import Flag, State, Type
 from ollmsandbox.project.held.git.targets import GitTargets
 
-pytestmark = pytest.mark.ordinary
-
 HOOK = "tools/hooks/pre-commit"
 
 
@@ -64,6 +62,7 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert mark.exists()
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -98,6 +97,7 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
         assert led.covers("more")
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -118,6 +118,7 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     assert not any(led.covers(f"src/{number}") for number in range(5_000))
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -159,58 +160,119 @@ def test_a_folder_that_looks_like_the_repository_around(person: Person) -> None:
     assert held(person, f"echo x >>{HOOK}") == {HOOK}
 
 
-@pytest.mark.parametrize("setting", ["..", "PROJECT", "../hooks"])
-def test_repositories_beside_each_other_share_hooks(
-    person: Person, checkout: Path, setting: str
-) -> None:
-    git(person, "init", "-q", "sub")
-    folder = checkout / "sub"
-    git(
-        person, "config", "core.hooksPath", setting.replace("PROJECT", str(checkout)), folder=folder
-    )
-    hook = "hooks/pre-commit" if setting == "../hooks" else "pre-commit"
-    attack = f"mkdir hooks; for f in {hook} other; do echo x >$f; chmod +x $f; done"
-    assert held(person, attack) == {hook}
+HOOKS_PATH = "git config core.hooksPath"
+MAKE_INDEX = "git add .; git commit -qm 1; for n in 2 3; do git commit -qm $n --allow-empty; done; "
+CACHE = f".git/rr-cache/{'12345' * 8}"
+# In a repository with a script and a hook: what the user has, what a command does, what is held.
+LED: dict[str, tuple[str, str, set[str]]] = {
+    "config that is included": (
+        "git config include.path ../shared/gitconfig; mkdir shared; echo '[a]' >shared/gitconfig",
+        "echo '[core]\nhooksPath = evil' >>shared/gitconfig; echo x >shared/other",
+        {"shared/gitconfig"},
+    ),
+    "a hook that is a link to a script": (
+        "mkdir -p .git/hooks; ln -s ../../tools/build .git/hooks/pre-commit",
+        "echo x >>tools/build; echo x >tools/other",
+        {"tools/build"},
+    ),
+    "a new hook": (
+        f"{HOOKS_PATH} not-there/yet",
+        "mkdir -p not-there/yet; echo x >not-there/yet/pre-push; echo x >not-there/x",
+        {"not-there/yet/pre-push"},
+    ),
+    "a repository in the project": (
+        "git init -q inner; git -C inner config core.hooksPath my/hooks; mkdir -p my/hooks "
+        "inner/my/hooks; touch my/hooks/pre-commit inner/my/hooks/pre-commit",
+        "for f in inner/my/hooks/pre-commit my/hooks/pre-commit; do echo x >>$f; done",
+        {"inner/my/hooks/pre-commit"},
+    ),
+    "hooks beside a repository": (
+        "git init -q sub; git -C sub config core.hooksPath ..",
+        "for f in pre-commit other; do echo x >$f; chmod +x $f; done",
+        {"pre-commit"},
+    ),
+    "hooks beside a repository, by the whole path": (
+        'git init -q sub; git -C sub config core.hooksPath "$PWD"',
+        "for f in pre-commit other; do echo x >$f; chmod +x $f; done",
+        {"pre-commit"},
+    ),
+    "a folder of hooks beside a repository": (
+        "git init -q sub; git -C sub config core.hooksPath ../hooks",
+        "mkdir hooks; for f in hooks/pre-commit other; do echo x >$f; chmod +x $f; done",
+        {"hooks/pre-commit"},
+    ),
+    "config that is a folder": ("rm .git/config; mkdir .git/config", f"echo x >>{HOOK}", set()),
+    "config that is a pipe": ("rm .git/config; mkfifo .git/config", f"echo x >>{HOOK}", set()),
+    "config that is a link to itself": (
+        "rm .git/config; ln -s config .git/config", f"echo x >>{HOOK}", set()
+    ),
+    "a script that nobody has written": (
+        "echo '[ -f scripts/local ] && . scripts/local' >.git/hooks/pre-commit;"
+        "chmod +x .git/hooks/pre-commit",
+        "mkdir scripts bin; echo evil >scripts/local; echo x >scripts/other; echo x >bin/sh",
+        {"scripts/local"},
+    ),
+    "a script that may not be there": (
+        "echo 'source scripts/local || true' >.git/hooks/pre-commit; chmod +x .git/hooks/*",
+        "mkdir scripts bin; echo evil >scripts/local; echo x >scripts/other; echo x >bin/sh",
+        {"scripts/local"},
+    ),
+    # Git does not join the lines, so we must not, either.
+    "a comment that seems to hide the next line": (
+        "printf '[core]\n# \\\\\n\thooksPath = tools/hooks\n' >>.git/config",
+        f"echo x >>{HOOK}",
+        {HOOK},
+    ),
+    "a value that seems to hide the next line": (
+        "printf '[core]\n\tbare = false ; \\\\\n\thooksPath = tools/hooks\n' >>.git/config",
+        f"echo x >>{HOOK}",
+        {HOOK},
+    ),
+    # `git commit` writes known resolutions to the files in the list.
+    "conflicts that are resolved in other files": (
+        "true",
+        f"mkdir -p {CACHE}; cp .git/config {CACHE}/preimage; cp .git/config {CACHE}/postimage;"
+        f"echo '[core]\npager = evil' >>{CACHE}/postimage;"
+        f"printf '{'12345' * 8}.-1\\t.git/config\\0' >.git/MERGE_RR",
+        set(),
+    ),
+    "a cherry-pick that continues with a program": (
+        MAKE_INDEX,
+        "mkdir .git/sequencer git-merge-x; git rev-parse HEAD >.git/sequencer/head;"
+        "for n in 0 1; do echo pick $(git rev-parse HEAD~$n) x; done >.git/sequencer/todo;"
+        "printf '[options]\nstrategy = x/y\n' >.git/sequencer/opts; echo x >git-merge-x/y",
+        {".git/sequencer/opts"},
+    ),
+    "a repository behind a link": (
+        "rm -r .git; ln -s /elsewhere/a link", "echo 'gitdir: link/.git/modules/x' >.git", {".git"}
+    ),
+    "a repository behind a new link": (
+        "rm -r .git",
+        "ln -s /elsewhere/a link; echo 'gitdir: link/../.git/modules/x' >.git",
+        {".git"},
+    ),
+    "a repository that is not there": (
+        "rm -r .git", "echo 'gitdir: d/.git/modules/x' >.git", {".git"}
+    ),
+}  # fmt: skip
 
 
-def test_config_that_is_included(person: Person, checkout: Path) -> None:
-    git(person, "config", "include.path", "../shared/gitconfig")
-    write(checkout / "shared" / "gitconfig", "[alias]\nx = log\n")
-    attack = "echo '[core]\nhooksPath = evil' >>shared/gitconfig; echo x >shared/other"
-    assert held(person, attack) == {"shared/gitconfig"}
-
-
-def test_a_hook_that_is_a_link_to_a_script(person: Person, checkout: Path) -> None:
-    (checkout / ".git" / "hooks").mkdir(exist_ok=True)
-    (checkout / ".git" / "hooks" / "pre-commit").symlink_to("../../tools/build")
-    assert held(person, "echo x >>tools/build; echo x >tools/other") == {"tools/build"}
-
-
-def test_a_link_in_the_way_to_the_hooks(person: Person, checkout: Path) -> None:
-    git(person, "config", "core.hooksPath", "tools/hooks")
-    assert "tools" in held(person, "mv tools other; ln -s other tools")
-
-
-def test_hooks_that_are_deleted(person: Person, checkout: Path) -> None:
-    git(person, "config", "core.hooksPath", "tools/hooks")
-    assert held(person, "rm -r tools/hooks") == {"tools/hooks", HOOK}
-
-
-def test_a_new_hook(person: Person, checkout: Path) -> None:
-    git(person, "config", "core.hooksPath", "not-there/yet")
-    attack = "mkdir -p not-there/yet; echo x >not-there/yet/pre-push; echo x >not-there/x"
-    assert held(person, attack) == {"not-there/yet/pre-push"}
-
-
-def test_a_repository_in_the_project(person: Person, checkout: Path) -> None:
-    inner = checkout / "inner"
-    inner.mkdir()
-    git(person, "init", "-q", folder=inner)
-    git(person, "config", "core.hooksPath", "my/hooks", folder=inner)
-    write(inner / "my" / "hooks" / "pre-commit")
-    write(checkout / "my" / "hooks" / "pre-commit")
-    attack = "for f in inner/my/hooks/pre-commit my/hooks/pre-commit; do echo x >>$f; done"
-    assert held(person, attack) == {"inner/my/hooks/pre-commit"}
+def test_what_the_config_of_a_repository_leads_to(person: Person) -> None:
+    git(person, "config", "--global", "user.name", "me", folder=person.home)
+    git(person, "config", "--global", "user.email", "me@example.org", folder=person.home)
+    for number, (prepare, _, _) in enumerate(LED.values()):
+        folder = person.project / str(number)
+        git(person, "init", "-q", str(folder))
+        write(folder / HOOK)
+        write(folder / "tools" / "build")
+        assert person.run_outside(f"mkdir -p .git/hooks; {prepare}", cwd=folder).returncode == 0
+    configs = {folder: (folder / ".git/config") for folder in person.project.iterdir()}
+    before = {f: file.read_text() for f, file in configs.items() if file.is_file()}
+    found = of_each(LED, held(person, in_each(attack for _, attack, _ in LED.values())))
+    assert found == {name: waiting for name, (_, _, waiting) in LED.items()}
+    for folder, text in before.items():
+        person.run_outside("git commit -q --allow-empty -m x", cwd=folder)
+        assert (folder / ".git/config").read_text() == text
 
 
 @pytest.fixture
@@ -240,6 +302,7 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
     assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
 def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
@@ -268,19 +331,14 @@ def test_a_project_that_is_a_part_of_a_repository(person: Person) -> None:
     assert held(person, f"echo x >>{HOOK}; echo x >other") == {HOOK}
 
 
-@pytest.mark.parametrize("what", ["folder", "pipe", "link to itself"])
-def test_config_that_cannot_be_read_holds_nothing_up(
-    person: Person, checkout: Path, what: str
-) -> None:
-    config = checkout / ".git" / "config"
-    config.unlink()
-    if what == "folder":
-        config.mkdir()
-    elif what == "pipe":
-        os.mkfifo(config)
-    else:
-        config.symlink_to("config")
-    assert held(person, f"echo x >>{HOOK}") == set()
+def test_a_link_in_the_way_to_the_hooks(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert "tools" in held(person, "mv tools other; ln -s other tools")
+
+
+def test_hooks_that_are_deleted(person: Person, checkout: Path) -> None:
+    git(person, "config", "core.hooksPath", "tools/hooks")
+    assert held(person, "rm -r tools/hooks") == {"tools/hooks", HOOK}
 
 
 @pytest.mark.parametrize("setting", [".", "./", "PROJECT"])
@@ -354,6 +412,7 @@ MANAGERS = {
 }
 
 
+@pytest.mark.ordinary
 def test_what_a_hook_manager_runs(person: Person) -> None:
     for number, (hook, text, runs) in enumerate(MANAGERS.values()):
         folder = person.project / str(number)
@@ -369,17 +428,6 @@ def test_what_a_hook_manager_runs(person: Person) -> None:
     )
     found = of_each(MANAGERS, held(person, attack))
     assert found == {name: {runs} for name, runs in scripts.items()}
-
-
-@pytest.mark.parametrize(
-    "command", ["[ -f scripts/local ] && . scripts/local", "source scripts/local || true"]
-)
-def test_a_script_that_the_hook_names_and_nobody_has_written(
-    person: Person, checkout: Path, command: str
-) -> None:
-    write(checkout / ".git/hooks/pre-commit", f"#!/bin/sh\n{command}\n")
-    attack = "mkdir scripts bin; echo evil >scripts/local; echo x >scripts/other; echo x >bin/sh"
-    assert held(person, attack) == {"scripts/local"}
 
 
 # The hook, the settings of its manager, and the script that these name.
@@ -449,6 +497,7 @@ VALUES = (
 )
 
 
+@pytest.mark.ordinary
 def test_any_value_that_names_a_file_of_the_project(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,20 +538,7 @@ def test_other_version_control(person: Person) -> None:
     assert held(person, attack) == {"check", "ext.py", *places}
 
 
-@pytest.mark.parametrize("hiding", ["# \\", "\tbare = false ; \\"])
-def test_a_harmless_line_that_hides_the_next_one(
-    person: Person, checkout: Path, hiding: str
-) -> None:
-    """Git does not join the lines, so we must not, either."""
-    git(person, "config", "core.hooksPath", "tools/hooks")
-    config = checkout / ".git" / "config"
-    lines = config.read_text().replace("\thooksPath", f"{hiding}\n\thooksPath")
-    (checkout / "config.new").write_text(lines)
-    assert held(person, "cat config.new >.git/config") <= {".git/config"}
-    config.write_text(lines)
-    assert held(person, f"echo x >>{HOOK}") == {HOOK}
-
-
+@pytest.mark.ordinary
 @pytest.mark.parametrize("settled", ["together", "one after the other"])
 def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
     person: Person, settled: str
@@ -541,6 +577,7 @@ open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
 """
 
 
+@pytest.mark.ordinary
 def test_paths_in_the_index(person: Person) -> None:
     """`git checkout .` writes to all of them."""
     paths = (".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config")
@@ -561,6 +598,7 @@ def test_paths_in_the_index(person: Person) -> None:
         assert not (folder / path).exists(), path
 
 
+@pytest.mark.ordinary
 def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> None:
     (checkout / ".gitignore").write_text("*.o\n")
     name = "n" * 200
@@ -572,20 +610,6 @@ def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> 
     assert held(person, "git add . && git update-index --split-index") > {".git/index"}
 
 
-def test_conflicts_that_are_resolved_in_other_files(person: Person, checkout: Path) -> None:
-    """`git commit` writes known resolutions to the files in the list."""
-    config = checkout / ".git" / "config"
-    before = config.read_text()
-    number = "12345" * 8
-    cache = f".git/rr-cache/{number}"
-    attack = f"mkdir -p {cache}; cp .git/config {cache}/preimage; cp .git/config {cache}/postimage;"
-    attack += f"echo '[core]\npager = evil' >>{cache}/postimage;"
-    attack += f"printf '{number}.-1\\t.git/config\\0' >.git/MERGE_RR"
-    assert held(person, attack) == set()
-    git(person, "commit", "--allow-empty", "-m", "x")
-    assert config.read_text() == before
-
-
 def test_a_resolution_that_is_a_secret(person: Person, checkout: Path) -> None:
     """`git commit` copies the files in the list to where the next command can read them."""
     write(person.home / ".ssh" / "id_ed25519", "secret")
@@ -595,24 +619,6 @@ def test_a_resolution_that_is_a_secret(person: Person, checkout: Path) -> None:
     assert held(person, attack) == set()
     git(person, "commit", "--allow-empty", "-m", "x")
     assert not (checkout / cache / "postimage").exists()
-
-
-def test_a_cherry_pick_that_continues_with_a_program(person: Person, checkout: Path) -> None:
-    for number in range(3):
-        git(person, "commit", "--allow-empty", "-m", str(number))
-    attack = "mkdir .git/sequencer git-merge-x; git rev-parse HEAD >.git/sequencer/head;"
-    attack += "for n in 0 1; do echo pick $(git rev-parse HEAD~$n) x; done >.git/sequencer/todo;"
-    attack += "printf '[options]\nstrategy = x/y\n' >.git/sequencer/opts; echo x >git-merge-x/y"
-    assert held(person, attack) == {".git/sequencer/opts"}
-
-
-@pytest.mark.parametrize(
-    "target", ["link/.git/modules/x", "link/../.git/modules/x", "d/.git/modules/x"]
-)
-def test_a_repository_behind_a_link(person: Person, target: str) -> None:
-    """What is there was not looked at, or will be a link later."""
-    attack = f"ln -s /elsewhere/a link; echo 'gitdir: {target}' >.git"
-    assert held(person, attack) == {".git"}
 
 
 def test_the_worktree_of_a_module_behind_a_link(person: Person, checkout: Path) -> None:

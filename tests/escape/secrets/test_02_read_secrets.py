@@ -155,40 +155,26 @@ if IS_ROOT:
 # Names that lead elsewhere.
 
 
-@pytest.mark.parametrize("target", ["in the home folder", "in the project", "elsewhere"])
-def test_a_hidden_name_is_a_link(
-    person: Person, found: Capabilities, elsewhere: Path, target: str
+LINKED = {
+    "in the home folder": {".ssh": "dotfiles/ssh"},
+    "in the project": {".ssh": "project/dotfiles/ssh"},
+    "elsewhere": {".ssh": "ELSEWHERE/ssh"},
+    "a link to a link": {".ssh": "dotfiles/ssh", "dotfiles": "vault"},
+    "the folder around": {".config": "dotfiles/config"},
+    "the folder around, elsewhere": {".config": "ELSEWHERE/config"},
+}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_hidden_name_is_behind_a_link(
+    person: Person, found: Capabilities, elsewhere: Path, name: str
 ) -> None:
-    places = {
-        "in the home folder": person.home / "dotfiles" / "ssh",
-        "in the project": person.project / "dotfiles" / "ssh",
-        "elsewhere": elsewhere / "ssh",
-    }
-    folder = places[target]
-    put_secret(folder / "id_rsa")
-    (person.home / ".ssh").symlink_to(folder)
+    for link, target in reversed(LINKED[name].items()):
+        folder = person.home / target.replace("ELSEWHERE", str(elsewhere))
+        folder.mkdir(parents=True, exist_ok=True)
+        (person.home / link).symlink_to(folder)
+    put_secret(person.home / (".ssh/id_rsa" if ".ssh" in LINKED[name] else ".config/gh/hosts.yml"))
     attack = read_all(f"{person.home}/.ssh", folder, person.home, elsewhere)
-    assert SECRET not in person.run(attack, capabilities=found).stdout.text
-    assert SECRET in person.run_outside(attack).stdout
-
-
-def test_a_hidden_name_is_a_link_to_a_link(person: Person, found: Capabilities) -> None:
-    put_secret(person.home / "vault" / "ssh" / "id_rsa")
-    (person.home / "dotfiles").symlink_to("vault")
-    (person.home / ".ssh").symlink_to("dotfiles/ssh")
-    attack = read_all(person.home)
-    assert SECRET not in person.run(attack, capabilities=found).stdout.text
-    assert SECRET in person.run_outside(attack).stdout
-
-
-@pytest.mark.parametrize("inside_home", [True, False])
-def test_the_folder_around_a_hidden_name_is_a_link(
-    person: Person, found: Capabilities, elsewhere: Path, inside_home: bool
-) -> None:
-    config = (person.home / "dotfiles" if inside_home else elsewhere) / "config"
-    put_secret(config / "gh" / "hosts.yml")
-    (person.home / ".config").symlink_to(config)
-    attack = read_all(config, person.home)
     assert SECRET not in person.run(attack, capabilities=found).stdout.text
     assert SECRET in person.run_outside(attack).stdout
 
@@ -203,17 +189,27 @@ def test_the_home_folder_itself_is_a_link(person: Person, found: Capabilities) -
     assert SECRET in person.run_outside(attack).stdout
 
 
-def test_the_home_folder_can_be_seen_in_a_second_place(person: Person) -> None:
+@pytest.mark.parametrize(
+    ("what", "option"),
+    [
+        ("$HOME/..", ""),
+        *((what, "--network=all") for what in ("$HOME/..", "$HOME", "$HOME/Documents")),
+    ],
+)
+def test_a_second_mount_of_the_home_folder(person: Person, what: str, option: str) -> None:
     # As on systems where /home is a part of a file system that is mounted as a whole, too.
-    put_secret(person.home / ".ssh" / "id_rsa")
+    secret = ".ssh/id_rsa" if not option else "Documents/letter"
+    put_secret(person.home / secret)
     second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
-    machine = ["unshare", "--map-root-user", "--mount"]
-    attack = f"cat {second}/home/.ssh/id_rsa ~/.ssh/id_rsa"
-    for argv, reads in ((["sh", "-c", attack], True), (cli_argv("run", "-c", attack), False)):
-        script = f'mount --bind "$HOME/.." {second} && exec "$@"'
-        done = person.run_outside([*machine, "sh", "-c", script, "sh", *argv])
-        assert "No such file" in done.stderr or reads, done.stderr
-        assert (SECRET in done.stdout) is reads
+    attack = f"{read_all(second)}; cat ~/.ssh/id_rsa"
+    inside = cli_argv("run", *option.split(), "-c", f"{attack}; echo ran")
+    for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
+        script = f'mount --bind "{what}" {second} && exec "$@"'
+        done = person.run_outside(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv]
+        )
+        assert reads or done.stdout.endswith("ran\n"), done.stderr
+        assert (SECRET in done.stdout) is reads, done.stderr
 
 
 # Secrets in a folder that the user opened to commands.
@@ -311,35 +307,24 @@ def test_secrets_are_created_while_a_command_runs(
         assert f"{SECRET} {secret.name}" in said
 
 
-@pytest.mark.parametrize(("folder", "secret"), [(".ssh", "id_rsa"), (".config", "gh/hosts.yml")])
-def test_the_folder_of_a_secret_is_replaced_while_a_command_runs(
-    person: Person, found: Capabilities, folder: str, secret: str
+@pytest.mark.parametrize(
+    ("hidden", "secret"), [(".ssh", "id_rsa"), (".config", "gh/hosts.yml"), (".netrc", "")]
+)
+def test_what_is_hidden_is_replaced_while_a_command_runs(
+    person: Person, found: Capabilities, hidden: str, secret: str
 ) -> None:
-    put_secret(person.home / folder / secret)
-    new = person.home.parent / "new"
+    """A file as editors and tools save it: a new one takes the old one's name."""
+    place, new = person.home / hidden, person.home.parent / "new"
+    put_secret(place / secret)
 
-    def replace_folder() -> None:
+    def replace() -> None:
         for _ in range(20):
             put_secret(new / secret)
-            shutil.rmtree(person.home / folder)
-            new.rename(person.home / folder)
+            if secret:
+                shutil.rmtree(place)
+            new.rename(place)
 
-    result = run_while(person, python(WATCH), replace_folder, capabilities=found)
-    assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
-
-
-def test_a_hidden_file_is_written_anew_while_a_command_runs(
-    person: Person, found: Capabilities
-) -> None:
-    # The way editors and tools save: a new file takes the old one's name.
-    netrc = put_secret(person.home / ".netrc")
-    new = person.home.parent / "new"
-
-    def save() -> None:
-        for _ in range(20):
-            put_secret(new).rename(netrc)
-
-    result = run_while(person, python(WATCH), save, capabilities=found)
+    result = run_while(person, python(WATCH), replace, capabilities=found)
     assert (result.stdout.text, result.stderr.text) == ("ready\n", "")
 
 
@@ -352,10 +337,13 @@ def test_nothing_is_created_outside_for_what_is_hidden(person: Person, found: Ca
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["{home}", "{above}", "/", "/tmp", "/run", "/var", "/proc", "/dev", "/etc", "/home", "{play}"],
+    ("variable", "value"),
+    [
+        ("npm_config_cache", "{home}"),
+        *(("CARGO_HOME", value) for value in ("{home}", "{above}", "{play}", "/", "/tmp", "/run")),
+        *(("CARGO_HOME", value) for value in ("/var", "/proc", "/dev", "/etc", "/home")),
+    ],
 )
-@pytest.mark.parametrize("variable", ["CARGO_HOME", "npm_config_cache"])
 def test_a_cache_around_what_is_hidden(person: Person, variable: str, value: str) -> None:
     """A cache is mounted after the masks: a second view of the home folder would have none."""
     put_secret(person.home / ".ssh/id_rsa")
@@ -513,21 +501,6 @@ def test_settings_behind_links_with_the_network(person: Person, found: Capabilit
         network=True,
     )
     assert done.stdout.text == "Me\n*.orig\n"
-
-
-@pytest.mark.parametrize("what", ["$HOME/..", "$HOME", "$HOME/Documents"])
-def test_a_second_mount_of_the_home_folder_with_the_network(person: Person, what: str) -> None:
-    put_secret(person.home / "Documents/letter")
-    second = next(folder for folder in ("/mnt", "/media", "/srv") if os.path.isdir(folder))
-    attack = read_all(second)
-    inside = cli_argv("run", "--network=all", "-c", f"{attack}; echo ran")
-    for argv, reads in ((["sh", "-c", attack], True), (inside, False)):
-        script = f'mount --bind "{what}" {second} && exec "$@"'
-        done = person.run_outside(
-            ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", *argv]
-        )
-        assert reads or done.stdout.endswith("ran\n"), done.stderr
-        assert (SECRET in done.stdout) is reads, done.stderr
 
 
 if IS_ROOT:

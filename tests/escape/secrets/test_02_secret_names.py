@@ -7,9 +7,10 @@ import ast
 from pathlib import Path
 
 import pytest
+from support.bubble import with_profile
 from support.escape.attack import folder_elsewhere
 from support.escape.reading import SECRET, put_secret, read_all
-from support.person import Person, make_person
+from support.person import Person
 from support.profile import load
 
 from ollmsandbox.sandbox.profile.file import read_profile
@@ -54,13 +55,7 @@ BY_CHANCE = [
 ]  # fmt: skip
 
 
-@pytest.mark.anybody
-def test_the_lists_are_long_enough() -> None:
-    assert len(set(NAMES)) >= 64
-    assert len(set(PLACES)) >= 38
-
-
-@pytest.mark.anybody
+@pytest.mark.ordinary
 @pytest.mark.parametrize("network", [False, True])
 def test_names_of_secrets(network: bool) -> None:
     profile = read_profile("standard", Path("/nowhere"))
@@ -86,56 +81,12 @@ def test_a_command_with_the_network_gets_no_other_variables(person: Person) -> N
     assert not given.keys() & with_it.keys()
     assert with_it["GOFLAGS"] == "-mod=mod"
     # Unless the user's profile says otherwise.
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text(
-        "environment: {with_network: ['MY_O*'], keep: [NICKNAME]}\nhome_with_network: [$MY_SDK]\n"
+    with_profile(
+        person,
+        "environment: {with_network: ['MY_O*'], keep: [NICKNAME]}\nhome_with_network: [$MY_SDK]\n",
     )
     allowed = variables(person, network=True, profile="mine")
     assert given.keys() & allowed.keys() == {"MY_OWN", "NICKNAME", "MY_SDK"}
-
-
-# In parts: what is one piece here is taken for a real secret by those who search repositories.
-RANDOM = "a1B2c3D4e5F6g7H8i9J0" * 2
-VALUES = {
-    "an option": f"--url https://x.example --token {RANDOM[:12]}",
-    "an option of one dash": "-Dx=1 -password hunter22",
-    "an option in quotes": "run --api-key 'abcdef123'",
-    "an option of a program": "/usr/bin/curl --oauth2-token abcdef123",
-    "a header": f"Authorization: {RANDOM[:12]}",
-    "a header in quotes": f"-H 'Authorization: token {RANDOM[:12]}'",
-    "a header of another name": "X-Api-Key: abcdef123",
-    "GitLab's header": "PRIVATE-TOKEN: abcdef123",
-    "a cookie": "Cookie: sid=abcdef123",
-    "a login for curl": "-s -u me:hunter22 -L",
-    "a login for curl, longer": "--user=me:hunter22",
-    "an address": "--index-url https://me:hunter22@pypi.example/simple",
-    "AWS's secret": "xK9/vQ2mT7+pLbW4sYd8" + "HnJ6cF3zR1aE5uGoIq0w",
-    "random letters": "Zk3" + "Qp9vT2mXr7LbW4sYd8HnJ6cF",
-    "random, in base64": "q83vEjRWeJCr" + "ze8SNFZ4kA1bC2dE3f==",
-}
-HARMLESS = {
-    "a number": "--max-token 4096 --key 12",
-    "other options": "--password --quiet --no-token --secret -v",
-    "a user by number": "-u 1000:1000 --user 0:0",
-    "a user and a script": "python -u script.py",
-    "a shell variable": "--token $TOKEN --password ${PASSWORD}",
-    "a name": "MyVeryLongProjectName2024Release",
-    "another": "LinuxDesktopEnvironmentForEverybody",
-    "a target": "x86_64-unknown-linux-gnu",
-    "a commit": "0123456789abcdef" * 2,
-    "a sentence": "authorization: rotate the cookie when the token changes",
-    "paths": "/opt/sk-toolbox-0123456789abcdef/bin:/usr/bin",
-    "a hot key": "<Ctrl><Shift>K",
-}
-
-
-@pytest.mark.anybody
-def test_values_that_are_secrets() -> None:
-    profile = read_profile("standard", Path("/nowhere"))
-    found = profile.environment({f"V{number}": v for number, v in enumerate(VALUES.values())})
-    assert [name for n, name in enumerate(VALUES) if f"V{n}" in found] == []
-    found = profile.environment({f"V{number}": v for number, v in enumerate(HARMLESS.values())})
-    assert [name for n, name in enumerate(HARMLESS) if f"V{n}" not in found] == []
 
 
 # --- places --------------------------------------------------------------------------------------
@@ -191,10 +142,10 @@ def test_a_command_with_the_network_has_the_caches_of_tools(person: Person) -> N
 def test_a_cache_that_the_profile_names_is_seen_with_the_network(person: Person) -> None:
     for name in ("mine", "also", "third", "other"):
         put_secret(person.home / f".cache/{name}/x")
-    person.paths.profiles.mkdir(parents=True)
-    (person.paths.profiles / "mine.yaml").write_text(
+    with_profile(
+        person,
         "names_with_network: {~/.cache: [mine]}\nshow: [~/.cache/also/x]\n"
-        "home_with_network: [~/.cache/third]\n"
+        "home_with_network: [~/.cache/third]\n",
     )
     read = "cd ~/.cache; echo */x"
     names = person.run(read, network=True, profile="mine").stdout.text.split()
@@ -220,13 +171,7 @@ def test_a_project_in_such_a_folder_is_seen_with_the_network(person: Person) -> 
     assert SECRET in result.stdout.text
 
 
-def test_a_variable_beside_a_secret_one(tmp_path: Path) -> None:
-    person = make_person(tmp_path, {"PLAIN": "x", "MY_COOKIE_JAR": SECRET})
-    assert "MY_COOKIE_JAR" not in variables(person)
-    assert variables(person)["PLAIN"] == "x"
-
-
-@pytest.mark.anybody
+@pytest.mark.ordinary
 def test_mistakes_in_a_profile_are_reported(tmp_path: Path) -> None:
     for text, wrong in (
         ("names_with_network: {cache: [x]}", "'cache' is not a folder"),
