@@ -186,7 +186,7 @@ BOMB = """
 os.unlink(path(blob))
 z = zlib.compressobj(1)
 with open(path(blob), "wb") as file:
-    for _ in range(40):
+    for _ in range(16):
         file.write(z.compress(bytes(1 << 24)))
     file.write(z.flush())
 """
