@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 from ..paths import make_folder
-from .dirfd import opened_folder
 
 
 def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
@@ -41,48 +40,20 @@ def write_locked(file: Path, text: str, *, durably: bool = False) -> None:
     A kill leaves at most one temporary file, which the next call uses again.
     """
     folder = make_folder(file.parent)
-    if file.exists() or not _try_unnamed(file, text, durably=durably):
-        temporary = folder / f".{file.name}-half"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            _fill(os.open(temporary, flags, 0o600), text, durably=durably)
-            os.rename(temporary, file)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    temporary = folder / f".{file.name}-half"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as new:
+            new.write(text)
+            new.flush()
+            if durably:
+                os.fsync(new.fileno())
+        os.rename(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     if durably:
         flush(folder)
-
-
-def _try_unnamed(file: Path, text: str, *, durably: bool) -> bool:
-    """Write a new file that gets its name only when it is complete.
-
-    Return False where that fails: not every file system can do it, and the other way reports any
-    other error.
-    """
-    try:
-        with opened_folder(file.parent, follow_link=True) as folder:
-            new = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
-            _fill(new, text, durably=durably, name=(file.name, folder))
-    except OSError:
-        return False
-    return True
-
-
-def _fill(
-    descriptor: int, text: str, *, durably: bool, name: tuple[str, int] | None = None
-) -> None:
-    """Write and close a file; then link it to `name`, which is relative to a folder."""
-    left = text.encode()
-    try:
-        while left:
-            left = left[os.write(descriptor, left) :]
-        if durably:
-            os.fsync(descriptor)
-        if name:
-            os.link(f"/proc/self/fd/{descriptor}", name[0], dst_dir_fd=name[1])
-    finally:
-        os.close(descriptor)
 
 
 def flush(path: str | os.PathLike[str]) -> None:

@@ -48,7 +48,8 @@ def copy_tree(source: str, target: str) -> None:
         while levels:
             given, made, found, names = levels[-1]
             if not names:
-                _copy_attributes(given, made, found)
+                _copy_attributes(given, made, found, is_layer=True)
+                os.fchmod(made, stat.S_IMODE(found.st_mode))
                 os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
                 os.close(given)
                 os.close(made)
@@ -71,50 +72,53 @@ def copy_tree(source: str, target: str) -> None:
 
 def _copy_one(name: str, given: int, made: int, found: os.stat_result) -> None:
     """Copy anything but a folder."""
+    if stat.S_ISREG(found.st_mode):
+        if not found.st_mode & stat.S_IRUSR:
+            set_mode(name, given, stat.S_IMODE(found.st_mode) | stat.S_IRUSR, any_kind=True)
+        _copy_regular(DirEntryAt(given, name), DirEntryAt(made, name), found)
+        return
     if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(name, dir_fd=given), name, dir_fd=made)
-    elif not stat.S_ISREG(found.st_mode):
+    else:
         # Such as the mark of a deleted file.
         os.mknod(name, found.st_mode, found.st_rdev, dir_fd=made)
-    else:
-        _copy_file(name, given, made)
-        return
     if os.getuid() == 0:
         os.chown(name, found.st_uid, found.st_gid, dir_fd=made, follow_symlinks=False)
 
 
-def _copy_file(name: str, given: int, made: int) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    found = os.stat(name, dir_fd=given, follow_symlinks=False)
-    if not found.st_mode & stat.S_IRUSR:
-        set_mode(name, given, stat.S_IMODE(found.st_mode) | stat.S_IRUSR, any_kind=True)
-    source = os.open(name, flags, dir_fd=given)
-    try:
-        if not stat.S_ISREG(os.fstat(source).st_mode):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        target = os.open(
-            name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=made
-        )
-        try:
-            copy_content(source, target, os.fstat(source).st_size)
-            _copy_attributes(source, target, found)
-            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
+def _copy_regular(
+    source: DirEntryAt, target: DirEntryAt, in_layer: os.stat_result | None = None
+) -> None:
+    """Copy a file. If it is in a layer, where it was `in_layer` before it was made readable, keep
+    its marks and setuid bits."""
+    with (
+        open_regular_file(source.name, source.dir_fd) as file,
+        os.fdopen(_create(target), "wb") as new,
+    ):
+        given, made = file.fileno(), new.fileno()
+        now = os.fstat(given)
+        found, rights = (now, 0o1777) if in_layer is None else (in_layer, 0o7777)
+        copy_content(given, made, now.st_size)
+        _copy_attributes(given, made, found, is_layer=in_layer is not None)
+        os.fchmod(made, stat.S_IMODE(found.st_mode) & rights)
+        os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+        start_writing(made)
 
 
-def _copy_attributes(given: int, made: int, found: os.stat_result) -> None:
+def _copy_attributes(
+    given: int, made: int, found: os.stat_result, *, is_layer: bool = False
+) -> None:
     if os.getuid() == 0:
         os.fchown(made, found.st_uid, found.st_gid)
     names: list[str] = []
-    with contextlib.suppress(OSError):  # not every file system has them
+    # Not every file system has them. In a layer they have a meaning, and must not be missing.
+    failures = () if is_layer else (OSError,)
+    with contextlib.suppress(OSError):
         names = os.listxattr(given)
     for name in names:
-        if name.startswith(_ATTRIBUTES):
-            os.setxattr(made, name, os.getxattr(given, name))
-    os.fchmod(made, stat.S_IMODE(found.st_mode))
+        if name.startswith(_ATTRIBUTES) and (is_layer or not name.startswith(_OVERLAY)):
+            with contextlib.suppress(*failures):
+                os.setxattr(made, name, os.getxattr(given, name))
 
 
 def copy_content(given: int, made: int, size: int) -> None:
@@ -174,17 +178,7 @@ def copy_entry(source: DirEntryAt, target: DirEntryAt) -> None:
         os.mkfifo(target.name, 0o600, dir_fd=target.dir_fd)
         set_mode(target.name, target.dir_fd, stat.S_IMODE(found.st_mode) & 0o1777, any_kind=True)
         return
-    with (
-        open_regular_file(source.name, source.dir_fd) as file,
-        os.fdopen(_create(target), "wb") as new,
-    ):
-        given, made = file.fileno(), new.fileno()
-        found = os.fstat(given)
-        copy_content(given, made, found.st_size)
-        _copy_own_attributes(given, made, found)
-        os.fchmod(made, stat.S_IMODE(found.st_mode) & 0o1777)
-        os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
-        start_writing(made)
+    _copy_regular(source, target)
 
 
 def copy_whole(source: DirEntryAt, target: DirEntryAt) -> None:
@@ -208,7 +202,7 @@ def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) ->
     ):
         file.write(data)
         file.flush()
-        _copy_own_attributes(given.fileno(), file.fileno(), os.fstat(given.fileno()))
+        _copy_attributes(given.fileno(), file.fileno(), os.fstat(given.fileno()))
         os.fchmod(file.fileno(), mode & 0o1777)
         start_writing(file.fileno())
     half.rename_to(target)
@@ -223,18 +217,6 @@ def start_writing(file: int) -> None:
 def _create(spot: DirEntryAt) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(spot.name, flags, 0o600, dir_fd=spot.dir_fd)
-
-
-def _copy_own_attributes(given: int, made: int, found: os.stat_result) -> None:
-    if os.getuid() == 0:
-        os.fchown(made, found.st_uid, found.st_gid)
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = os.listxattr(given)
-    for name in names:
-        if name.startswith(_ATTRIBUTES) and not name.startswith(_OVERLAY):
-            with contextlib.suppress(OSError):  # not every file system has them
-                os.setxattr(made, name, os.getxattr(given, name))
 
 
 def strip(spot: DirEntryAt) -> None:

@@ -9,13 +9,15 @@ import json
 import os
 import resource
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from .. import N_
 from ..errors import ProjectError
 
+# As many as the kernel follows.
+_MOST_LINKS = 40
 # Flags to open a folder.
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -309,6 +311,39 @@ def folders_above(path: str) -> Iterator[str]:
     """Yield the folders that contain `path`, innermost first, without the root."""
     while (path := os.path.dirname(path)) not in ("", "/"):
         yield path
+
+
+def link_target(path: str) -> str | None:
+    """Return the target of a link; None for anything else. Raise OSError if there is nothing."""
+    try:
+        return os.readlink(path)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    return None
+
+
+def follow_links(path: str, target_of: Callable[[str], str | None] = link_target) -> str:
+    """Return where an absolute path leads. What `target_of` raises ends the way, as do more links
+    than the kernel follows."""
+    here: list[str] = []
+    rest = path.split("/")[::-1]
+    links = 0
+    while rest:
+        name = rest.pop()
+        if name == "..":
+            del here[-1:]
+        elif name not in ("", "."):
+            target = target_of("/".join(("", *here, name)))
+            if target is None:
+                here.append(name)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            here = [] if target.startswith("/") else here
+            rest += target.split("/")[::-1]
+    return "/" + "/".join(here)
 
 
 def allow_many_descriptors() -> None:

@@ -16,7 +16,8 @@ from .dirfd import DirEntryAt
 _NOREPLACE, _EXCHANGE = 1, 2
 # A file system that knows only the usual rename.
 _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-_NO_LINKS = (*_NO_FLAGS, errno.EPERM, errno.EMLINK, errno.EXDEV)
+# One that makes no second name for a file.
+NO_LINKS = (*_NO_FLAGS, errno.EPERM, errno.EMLINK, errno.EXDEV)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 # Inode, time of modification, size, mode, and change time (0 if that may differ).
@@ -47,12 +48,7 @@ def _rename(one: DirEntryAt, other: DirEntryAt, flag: int) -> None:
 
 
 def exchange(
-    slot: DirEntryAt,
-    inode: int,
-    place: DirEntryAt,
-    expected: Expected | None,
-    *,
-    is_resumed: bool,
+    slot: DirEntryAt, inode: int, place: DirEntryAt, expected: Expected | None, *, is_resumed: bool
 ) -> os.stat_result | None:
     """Exchange a staged file and what is at a place, on one file system. Return what came out, and
     is in the slot now; None if nothing was there, or if it was taken out of the slot before.
@@ -128,7 +124,7 @@ def _swap_without_exchange(
     try:
         place.link_to(old)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         copy_entry(place, old)
     try:
@@ -171,7 +167,7 @@ def move_new(source: DirEntryAt, target: DirEntryAt) -> None:
     try:
         source.link_to(target)
     except OSError as error:
-        if error.errno not in _NO_LINKS or error.errno == errno.EXDEV:
+        if error.errno not in NO_LINKS or error.errno == errno.EXDEV:
             raise
         if target.lstat() is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error

@@ -2,7 +2,7 @@
 """Reads overlayfs layers as the kernel does: whiteouts, opaque folders, and origins.
 
 What is at a path is what the uppermost layer has there. Links are not followed: what they lead to
-has a path of its own. `files/whiteouts.py` recognises a single whiteout.
+has a path of its own. `trees.py` recognises a single whiteout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from .dirfd import FOLDER, OpenTree, open_regular_file
-from .whiteouts import is_whiteout
+from .trees import is_whiteout
 
 # In that attribute: where the file handle begins, where its type is, and the type of handle that
 # begins with the inode's number.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Walk through folders as a command may leave them, and measure and remove them: without
-permissions, deeper than any path can be long, full of links."""
+permissions, deeper than any path can be long, full of links, with overlayfs' marks of deletions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .dirfd import UnlockedFolder, allow_many_descriptors, open_folder, opened_folder, set_mode
+
+# The attribute of a folder of an overlayfs layer that hides what is in the one below it.
+OPAQUE = "user.overlay.opaque"
+
+
+def is_whiteout(found: os.stat_result) -> bool:
+    """Return whether an entry of a layer says that a name is deleted."""
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def is_opaque(folder: int) -> bool:
+    """Return whether a folder of a layer hides what is in the one below it."""
+    # A command cannot forge it: overlayfs stores what it sets under another name.
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError:
+        return False
 
 
 class WalkedFolder:
@@ -114,6 +131,12 @@ def remove(name: str, dir_fd: int) -> None:
     with opened_folder(name, dir_fd) as folder:
         _empty(folder)
     os.rmdir(name, dir_fd=dir_fd)
+
+
+def remove_path(path: str | os.PathLike[str]) -> None:
+    """Remove a file, or a folder with everything in it, by its path."""
+    with opened_folder(os.path.dirname(path), follow_link=True) as around:
+        remove(os.path.basename(path), around)
 
 
 def _empty(top: int) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from ..errors import OllmSandboxError
 from ..files import trees
 from ..files.copying import HALF, copy_whole
 from ..files.dirfd import FOLDER, DirEntryAt
+from ..files.exchange import NO_LINKS
 from ..paths import Paths, make_folder
 from . import DAILY
 from .change import PENDING_STATES, Kind, Recorded, State, Type
@@ -25,8 +25,6 @@ from .projects import ProjectManager, backup_name, backups_in
 from .run import OpenRuns, is_part, is_pending, read_run, run_ids
 from .settings import KEEP_DAYS, KEEP_MIB
 from .swap import OUT
-
-_NO_LINKS = (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS)
 
 
 def back_up(
@@ -162,7 +160,7 @@ def _link(version: DirEntryAt, backup: DirEntryAt, manager: ProjectManager) -> N
             backup.unlink()
             _link(version, backup, manager)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         copy_whole(version, backup)
 
@@ -234,7 +232,8 @@ def cleanup_old_runs(manager: ProjectManager, *, now: float) -> list[str]:
     for left in (manager.paths.runs / run_id for run_id in unlisted):
         # A kill came before its changes were listed. The overlay has all of it, if it is needed.
         if now - left.stat().st_mtime > DAILY and not (left / "changes.jsonl").exists():
-            _remove_folder(left)
+            with contextlib.suppress(FileNotFoundError):
+                trees.remove_path(left)
     return removed
 
 
@@ -268,12 +267,7 @@ def _remove_runs(manager: ProjectManager, ids: Sequence[str]) -> list[str]:
         (folder / "changes.jsonl").unlink(missing_ok=True)
         with manager.store.transaction():
             Run.delete().where(Run.id == run_id).execute()
-        _remove_folder(folder)
+        with contextlib.suppress(FileNotFoundError):
+            trees.remove_path(folder)
         removed.append(run_id)
     return removed
-
-
-def _remove_folder(folder: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        trees.empty(folder)
-        folder.rmdir()

@@ -169,9 +169,8 @@ class PendingLayer:
             with (
                 contextlib.suppress(BlockingIOError, FileNotFoundError),
                 FileLock(Path(folder), is_folder=True, timeout=0),
-                opened_folder(self._folder) as around,
             ):
-                trees.remove(os.path.basename(folder), around)
+                trees.remove_path(folder)
 
     def _read(self) -> _LayerFile:
         # If it cannot be read, it is made again.

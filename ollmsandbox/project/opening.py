@@ -14,10 +14,8 @@ from collections.abc import Mapping
 
 from .. import N_
 from ..errors import ProjectError
+from ..files.dirfd import follow_links, link_target
 from ..paths import Paths, is_inside, real_path
-
-# As many as the kernel follows.
-_MOST_LINKS = 40
 
 
 def check_links(folder: str | os.PathLike[str], paths: Paths) -> None:
@@ -72,25 +70,14 @@ def current_folder(environ: Mapping[str, str]) -> str:
 def _links_on_the_way(path: str) -> list[tuple[str, str]]:
     """Return each link that is followed, and the folder it is in, with links resolved."""
     found: list[tuple[str, str]] = []
-    here = "/"
-    left = path.split("/")[::-1]
-    while left and len(found) < _MOST_LINKS:
-        name = left.pop()
-        if name == "..":
-            here = os.path.dirname(here)
-        elif name not in ("", "."):
-            place = os.path.join(here, name)
-            try:
-                is_link = stat.S_ISLNK(os.lstat(place).st_mode)
-                target = os.readlink(place) if is_link else ""
-            except (OSError, ValueError):
-                return found  # who opens it reports that
-            if is_link:
-                found.append((place, here))
-                left += target.split("/")[::-1]
-                here = "/" if target.startswith("/") else here
-            else:
-                here = place
+
+    def target_of(place: str) -> str | None:
+        target = link_target(place)
+        found.extend([(place, os.path.dirname(place))] if target is not None else [])
+        return target
+
+    with contextlib.suppress(OSError, ValueError):  # who opens it reports that
+        follow_links(path, target_of)
     return found
 
 

@@ -19,9 +19,10 @@ from ..files import dirfd
 from ..files.dirfd import FOLDER
 from ..files.ignore import IgnoredPaths
 from ..files.overlayfs import find_in_open_layers, names_in, read_merged, same_bytes
-from ..files.whiteouts import is_opaque, is_whiteout
+from ..files.trees import is_opaque, is_whiteout
 from ..paths import FolderValues, is_inside, keep_own_rights
 from .change import Change, ChangeSet, Flag, Kind, Skipped, Type
+from .held import risky
 from .held.git.hooks import same_hook_settings
 from .held.git.judge import GitAnswer, GitJudge
 from .held.git.objects import IndexPack
@@ -29,16 +30,6 @@ from .held.git.targets import GitTargets, NestedRepositories
 from .held.git.view import View
 from .held.links import mark_link_targets
 from .held.mass_deletion import hold_mass_deletion
-from .held.risky import (
-    CHECKOUT,
-    NamesAround,
-    builds_this_program,
-    is_git_name,
-    is_obeyed,
-    is_plain_folder,
-    is_plain_name,
-    risk_of,
-)
 from .reasons import Note
 from .roots import has_repository, is_git_folder
 
@@ -163,16 +154,16 @@ class _Walk:
         self._run_by_git: list[int] = []
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
-        self._is_own = is_inside(CHECKOUT, root)
+        self._is_own = is_inside(risky.CHECKOUT, root)
         # Whether no part of a folder's path is special.
         self._plain_folders = FolderValues(
             top=True,
-            find=lambda folder, around: around and is_plain_folder(folder.rpartition("/")[2]),
+            find=lambda folder, around: around and risky.is_plain_folder(folder.rpartition("/")[2]),
         )
         self._git_targets = GitTargets.of(root)
         self._repositories = 0
         self._nested_repositories = NestedRepositories(root)
-        self.names_around = NamesAround(self._layers)
+        self.names_around = risky.NamesAround(self._layers)
         # By the ignore files of the project, not by those that the command wrote.
         self._ignored = IgnoredPaths(root) if has_repository(root) else None
 
@@ -271,9 +262,8 @@ class _Walk:
             hidden.lowers += map(os.dup, lowers)
 
     def _inside(self, place: _Place, lowers: list[int], names: Iterable[str] = ()) -> _Level:
-        """Return the level of a folder."""
         path, git = place.path, place.level.git
-        if git is None and (is_git_name(place.name) or is_git_folder(f"{self._root}/{path}")):
+        if git is None and (risky.is_git_name(place.name) or is_git_folder(f"{self._root}/{path}")):
             git = path
         return _Level(f"{path}/", git, lowers, names)
 
@@ -321,7 +311,7 @@ class _Walk:
 
     def _git_folder(self, level: _Level, name: str) -> str | None:
         """Return the git folder that a name is in, or "" if it is in the place of one."""
-        return level.git if level.git is not None else ("" if is_git_name(name) else None)
+        return level.git if level.git is not None else ("" if risky.is_git_name(name) else None)
 
     def _is_ordinary(self, level: _Level, name: str) -> bool:
         """Return whether nothing about a file that cannot be executed needs a second look."""
@@ -333,7 +323,7 @@ class _Walk:
                 and self._plain_folders[level.prefix[:-1]]
                 and not self._git_targets.is_near(level.prefix)
             )
-        return level.is_ordinary and is_plain_name(name)
+        return level.is_ordinary and risky.is_plain_name(name)
 
     def _changes_hooks(self, path: str) -> bool:
         """Return whether a package.json says something else to the managers of git's hooks."""
@@ -432,7 +422,7 @@ class _Walk:
         ):
             flags = (*flags, Flag.LATER, Flag.HELD)
             self._run_by_git.append(number)
-        elif self._is_own and builds_this_program(f"{self._root}/{path}"):
+        elif self._is_own and risky.builds_this_program(f"{self._root}/{path}"):
             flags = (*flags, Flag.LATER, Flag.HELD)
         elif git is not None:
             self._git.append((number, git))
@@ -450,11 +440,11 @@ class _Walk:
 
     def _marks(self, path: str, *, is_deleted: bool) -> tuple[Flag, ...]:
         folder, _, name = path.rpartition("/")
-        if self._plain_folders[folder] and is_plain_name(name):
+        if self._plain_folders[folder] and risky.is_plain_name(name):
             return ()
-        if is_obeyed(path, self.names_around, is_deleted=is_deleted):
+        if risky.is_obeyed(path, self.names_around, is_deleted=is_deleted):
             return (Flag.LATER, Flag.HELD)
-        risk = risk_of(path)
+        risk = risky.risk_of(path)
         return (risk,) if risk else ()
 
     def judge_git(self, judge: GitJudge) -> None:
@@ -472,7 +462,9 @@ class _Walk:
                 self.skipped.append(Skipped(self._root, change.path, "git makes it again"))
             elif answer is GitAnswer.REMOVED:
                 self.changes[number] = change._replace(kind=Kind.DELETED, mode=None, flags=())
-            elif is_git_name(os.path.basename(change.path)) and (risk := risk_of(change.path)):
+            elif risky.is_git_name(os.path.basename(change.path)) and (
+                risk := risky.risk_of(change.path)
+            ):
                 self.changes[number] = change._replace(flags=(*change.flags, risk))
         for number in self._run_by_git:
             self.notes[self.changes[number].path] = judge.runs(self.changes[number])

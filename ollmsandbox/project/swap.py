@@ -14,20 +14,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from ..files import dirfd
+from ..files import dirfd, exchange
 from ..files.copying import HALF, copy_whole
 from ..files.dirfd import DirEntryAt, OpenTree
-from ..files.exchange import (
-    Expected,
-    UnexpectedFileError,
-    check_expected,
-    exchange,
-    exchange_back,
-    inode_of,
-    is_linked,
-    move_new,
-    start_writing_at,
-)
 from ..files.overlayfs import same_bytes
 from .reasons import Reason
 from .run import OpenRuns, signature
@@ -50,7 +39,7 @@ class Item(NamedTuple):
     # put, remove, mkdir, rmdir or mode
     does: str
     # What has to be at the place; None for nothing.
-    expected: Expected | None = None
+    expected: exchange.Expected | None = None
     # In the folder of the run: the staged file, with its inode and time of modification, and where
     # the replaced file goes; without such a place, it stays in the slot until the next job.
     slot: str = ""
@@ -131,7 +120,7 @@ class Swapper:
                 return self._do(item, is_resumed=True)
         except FileExistsError as error:
             raise ConflictError(Reason.PLACE_TAKEN) from error
-        except UnexpectedFileError as error:
+        except exchange.UnexpectedFileError as error:
             raise ConflictError(_reason(error.found)) from error
 
     def _do(self, item: Item, is_resumed: bool) -> Left:
@@ -160,7 +149,7 @@ class Swapper:
         if item.does in ("remove", "rmdir"):
             return is_resumed or not os.path.lexists(os.path.dirname(f"{self._root}/{item.path}"))
         if item.does == "put":
-            return is_resumed and inode_of(self._slot(item)) != item.inode
+            return is_resumed and exchange.inode_of(self._slot(item)) != item.inode
         return is_resumed and item.path in self._removed
 
     # --- files and links ---------------------------------------------------------------------
@@ -169,14 +158,16 @@ class Swapper:
         slot = self._slot(item)
         if self._flushes and item.expected is not None:
             # A new file replaces nothing, and 4 GiB of it would take a second.
-            start_writing_at(slot)
+            exchange.start_writing_at(slot)
         if is_resumed:
             near = _beside(item, place)
             DirEntryAt(near.dir_fd, f"{near.name}{HALF}").unlink(missing_ok=True)
             if near.lstat() is not None or _is_far(slot, place):
                 return self._resume_far(item, slot, place)
         try:
-            came_out = exchange(slot, item.inode, place, item.expected, is_resumed=is_resumed)
+            came_out = exchange.exchange(
+                slot, item.inode, place, item.expected, is_resumed=is_resumed
+            )
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -187,7 +178,7 @@ class Swapper:
             try:
                 slot.rename_to(self._runs.at(item.run, item.out))
             except OSError:
-                exchange_back(slot, place)
+                exchange.exchange_back(slot, place)
                 raise
         return Left(item.after, came_out.st_ctime_ns)
 
@@ -206,8 +197,10 @@ class Swapper:
         near.unlink(missing_ok=True)
         copy_whole(slot, near)
         try:
-            came_out = exchange(near, inode_of(near), place, item.expected, is_resumed=False)
-        except (UnexpectedFileError, FileExistsError):
+            came_out = exchange.exchange(
+                near, exchange.inode_of(near), place, item.expected, is_resumed=False
+            )
+        except (exchange.UnexpectedFileError, FileExistsError):
             near.unlink(missing_ok=True)
             raise
         return self._end_far(item, slot, place, came_out)
@@ -222,25 +215,25 @@ class Swapper:
             return self._put_far(item, slot, place)
         if found.st_ino == item.expected[0]:
             return self._end_far(item, slot, place, found)
-        if inode_of(place) == item.expected[0] or _is_same(slot, near):
+        if exchange.inode_of(place) == item.expected[0] or _is_same(slot, near):
             return self._put_far(item, slot, place)
         # Somebody saved the file in the moment of the exchange.
-        exchange_back(near, place)
+        exchange.exchange_back(near, place)
         if _is_same(slot, near):
             near.unlink()
-        raise UnexpectedFileError(found)
+        raise exchange.UnexpectedFileError(found)
 
     def _end_far(
         self, item: Item, slot: DirEntryAt, place: DirEntryAt, came_out: os.stat_result | None
     ) -> Left:
         """Keep what came out of the place, and is beside it now."""
         if came_out is not None:
-            near, inode = _beside(item, place), inode_of(place)
+            near, inode = _beside(item, place), exchange.inode_of(place)
             try:
                 _keep(near, self._runs.at(item.run, item.out or f"{item.slot}{OUT}"))
             except OSError:
-                exchange_back(near, place)
-                if inode_of(near) == inode:
+                exchange.exchange_back(near, place)
+                if exchange.inode_of(near) == inode:
                     near.unlink()
                 raise
         # Last: without the staged file it is done.
@@ -250,7 +243,7 @@ class Swapper:
     def _remove(self, item: Item, place: DirEntryAt, is_resumed: bool) -> None:
         slot, near = self._runs.at(item.run, item.slot), _beside(item, place)
         assert item.expected is not None
-        if is_resumed and is_linked(slot, place):
+        if is_resumed and exchange.is_linked(slot, place):
             place.unlink()
             return
         moved = [spot for spot in (near, slot) if is_resumed and spot.lstat() is not None]
@@ -258,25 +251,25 @@ class Swapper:
             found = place.lstat()
             if found is None:
                 return
-            check_expected(found, item.expected)
+            exchange.check_expected(found, item.expected)
             try:
-                move_new(place, slot)
+                exchange.move_new(place, slot)
                 moved = [slot]
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                move_new(place, near)
+                exchange.move_new(place, near)
                 moved = [near]
         now = moved[0].lstat()
         if now is None or not _looks_expected(now, item.expected):
             # Somebody saved it just now.
-            move_new(moved[0], place)
-            raise UnexpectedFileError(now)
+            exchange.move_new(moved[0], place)
+            raise exchange.UnexpectedFileError(now)
         if moved[0] is near:
             try:
                 _keep(near, slot)
             except OSError:
-                move_new(near, place)
+                exchange.move_new(near, place)
                 raise
 
     # --- folders -----------------------------------------------------------------------------
@@ -326,7 +319,7 @@ def _beside(item: Item, place: DirEntryAt) -> DirEntryAt:
     return DirEntryAt(place.dir_fd, f".ollmsandbox-{item.run}-{item.number}~")
 
 
-def _looks_expected(found: os.stat_result, expected: Expected) -> bool:
+def _looks_expected(found: os.stat_result, expected: exchange.Expected) -> bool:
     """Return whether a file is the expected one, or a copy of it: that has another inode, and a
     link another time."""
     _, modified, size, mode, _ = expected

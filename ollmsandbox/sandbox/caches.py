@@ -75,21 +75,17 @@ class CacheLayers:
         # Below the layers of the caches that the user does not have, and their name in the layers.
         self.plain = f"{self.folder}/{kind.value}"
         self.plain_part = kind.value
-        self._run = f"{self.folder}/{_RUN}{run_id}"
+        # The folder that only this run writes to.
+        self.own_folder = f"{self.folder}/{_RUN}{run_id}"
         # The layers that the run has mounted, the newest first.
         self.mounted: tuple[str, ...] = ()
         self._locks: list[FileLock] = []
 
-    @property
-    def own_folder(self) -> str:
-        """Return the folder that only this run writes to."""
-        return self._run
-
     def upper(self, part: str) -> str:
-        return f"{self._run}/upper/{part}"
+        return f"{self.own_folder}/upper/{part}"
 
     def work(self, part: str) -> str:
-        return os.path.join(self._run, "work", part)
+        return os.path.join(self.own_folder, "work", part)
 
     def mounted_parts(self, part: str) -> list[str]:
         """Return the folders with this name in the mounted layers, except behind a link."""
@@ -122,10 +118,10 @@ class CacheLayers:
 
     def _make_run_folder(self, parts: Sequence[LayerPart], spares: Sequence[str]) -> None:
         if not self._take_spare(spares):
-            for folder in (self._run, f"{self._run}/upper", f"{self._run}/work"):
+            for folder in (self.own_folder, f"{self.own_folder}/upper", f"{self.own_folder}/work"):
                 os.mkdir(folder, 0o700)
-            self._locks = [FileLock(self._run, is_folder=True, timeout=0)]
-        there = frozenset(os.listdir(f"{self._run}/upper"))
+            self._locks = [FileLock(self.own_folder, is_folder=True, timeout=0)]
+        there = frozenset(os.listdir(f"{self.own_folder}/upper"))
         for part in parts:
             if part.name not in there:
                 for made in (self.upper(part.name), self.work(part.name)):
@@ -140,7 +136,7 @@ class CacheLayers:
         for name in spares:
             if lock := try_lock(f"{self.folder}/{name}", is_folder=True):
                 try:
-                    os.rename(f"{self.folder}/{name}", self._run)
+                    os.rename(f"{self.folder}/{name}", self.own_folder)
                 except OSError:  # it belongs to the image of a container
                     lock.release()
                     continue
@@ -171,7 +167,7 @@ class CacheLayers:
         """Return whether the command wrote something above the user's own caches."""
         if not self._locks:
             return False
-        upper = f"{self._run}/upper"
+        upper = f"{self.own_folder}/upper"
         try:
             return any(os.listdir(f"{upper}/{part}") for part in os.listdir(upper))
         except PermissionError:
@@ -187,12 +183,12 @@ class CacheLayers:
         for lock in others:
             lock.release()
         with contextlib.suppress(OSError), FileLock(f"{self.folder}/{_LOCK}"):
-            with opened_folder(f"{self._run}/upper") as upper:
+            with opened_folder(f"{self.own_folder}/upper") as upper:
                 strip_rights(upper)
             layers = _sorted_layers(self.folder, os.listdir(self.folder))
             newest = int(os.path.basename(layers[-1])) if layers else 0
             layers.append(f"{self.folder}/{newest + 1}")
-            os.rename(f"{self._run}/upper", layers[-1])
+            os.rename(f"{self.own_folder}/upper", layers[-1])
             note_change(f"{self.folder}/{_CHANGED}")
             _merge_free(layers)
 
@@ -203,7 +199,7 @@ class CacheLayers:
             return
         with contextlib.suppress(OSError):
             if not self._spare():
-                _remove_tree(self._run)
+                trees.remove_path(self.own_folder)
             # Of programs that were killed.
             names = os.listdir(self.folder)
             _remove_free(self.folder, [n for n in names if n.startswith((_RUN, _GONE))])
@@ -213,11 +209,11 @@ class CacheLayers:
         """Clear what the kernel created; return False if there is more. Creating and removing five
         folders for each command would take longer than mounting the overlay."""
         try:
-            for part in os.listdir(f"{self._run}/upper"):
+            for part in os.listdir(f"{self.own_folder}/upper"):
                 empty_work_folder(self.work(part))
                 if os.listdir(self.upper(part)):
                     return False
-            os.rename(self._run, f"{self.folder}/{_SPARE}{os.path.basename(self._run)}")
+            os.rename(self.own_folder, f"{self.folder}/{_SPARE}{os.path.basename(self.own_folder)}")
         except OSError:
             return False
         return True
@@ -269,7 +265,10 @@ def all_caches(paths: Paths) -> list[ProjectCaches]:
             for entry in root.iterdir():
                 used = entry.lstat()
                 if stat.S_ISDIR(used.st_mode):
-                    found.append(ProjectCaches(entry, _project_of(entry), used.st_mtime))
+                    project = ""
+                    with contextlib.suppress(OSError):
+                        project = os.fsdecode((entry / _PROJECT).read_bytes())
+                    found.append(ProjectCaches(entry, project, used.st_mtime))
     return sorted(found, key=lambda caches: caches.used, reverse=True)
 
 
@@ -314,12 +313,6 @@ def move_caches(paths: Paths, old: str, new: str) -> None:
             Path(root, project_key(new), _PROJECT).write_bytes(os.fsencode(new))
 
 
-def _project_of(folder: Path) -> str:
-    with contextlib.suppress(OSError):
-        return os.fsdecode((folder / _PROJECT).read_bytes())
-    return ""
-
-
 def _sorted_layers(folder: str, names: Sequence[str]) -> list[str]:
     """Return the layers, oldest first."""
     numbers = sorted(int(name) for name in names if name.isdecimal())
@@ -341,7 +334,7 @@ def _merge_free(layers: list[str]) -> None:
                 opened_folder(below) as into,
             ):
                 merge_layer(above, into)
-            _remove_tree(newest)
+            trees.remove_path(newest)
             newest = below
 
 
@@ -365,10 +358,5 @@ def _remove_free(folder: str | os.PathLike[str], names: Sequence[str]) -> bool:
         is_all = not any(os.path.lexists(f"{folder}/{name}") for name in names)
     for taken, lock in free:
         with lock:
-            _remove_tree(taken)
+            trees.remove_path(taken)
     return is_all
-
-
-def _remove_tree(folder: str | os.PathLike[str]) -> None:
-    with opened_folder(os.path.dirname(folder)) as around:
-        trees.remove(os.path.basename(folder), around)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from ..files import trees
 from ..files.dirfd import opened_folder, set_mode
-from ..files.whiteouts import OPAQUE, is_opaque
 
 # A folder that is deeper replaces the one below it as a whole.
 _DEEPEST = 100
@@ -46,7 +45,7 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
             os.unlink(name, dir_fd=above)
             continue
         if there is not None and stat.S_ISDIR(there.st_mode):
-            if is_folder and depth < _DEEPEST and not _is_opaque_at(name, above):
+            if is_folder and depth < _DEEPEST and not _is_opaque(name, above):
                 set_mode(name, below, there.st_mode | 0o700)
                 with opened_folder(name, above) as inner, opened_folder(name, below) as into:
                     merge_layer(inner, into, is_lowest=is_lowest, depth=depth + 1)
@@ -58,7 +57,7 @@ def merge_layer(above: int, below: int, *, is_lowest: bool = False, depth: int =
             if not is_lowest:
                 # It goes on hiding what a deletion or a file there hid in the layers below.
                 with opened_folder(name, above) as folder:
-                    os.setxattr(folder, OPAQUE, b"y")
+                    os.setxattr(folder, trees.OPAQUE, b"y")
             os.unlink(name, dir_fd=below)
         if is_folder and is_lowest:
             with opened_folder(name, above) as folder:
@@ -144,6 +143,6 @@ def _walk(top: int) -> Iterator[tuple[int, list[os.DirEntry[str]]]]:
                 trees.remove(name, level.descriptor)
 
 
-def _is_opaque_at(name: str, dir_fd: int) -> bool:
+def _is_opaque(name: str, dir_fd: int) -> bool:
     with opened_folder(name, dir_fd) as folder:
-        return is_opaque(folder)
+        return trees.is_opaque(folder)

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ..files.trees import walk
-from ..files.whiteouts import is_whiteout
+from ..files.trees import is_whiteout, walk
 
 # Seconds between two looks; longer where a look takes long.
 _PAUSE = 0.15
@@ -52,8 +51,6 @@ class Monitor:
 
     def __init__(self, overlay_map: Mapping[str, str], base_path: str) -> None:
         """`overlay_map` gives the project folder of each folder in `base_path`."""
-        # Whether there are more changes than are counted.
-        self.is_partial = False
         self._roots = {f"{base_path}/{name}": real for name, real in overlay_map.items()}
         self._listeners: list[Callable[[FileEvent], None]] = []
         self._seen: dict[str, _Seen] = {}
@@ -112,7 +109,6 @@ class Monitor:
                         if kind is not None:
                             found[f"{around}/{entry.name}"] = _Seen(kind, status.st_ctime_ns)
                         if len(found) >= _MOST:
-                            self.is_partial = True
                             return found
         return found
 

@@ -114,7 +114,6 @@ class Overlay:
 
     @property
     def uppers(self) -> dict[str, str]:
-        """Return the upper folder of each root."""
         return {root: self.upper(name) for name, root in self.overlay_map.items()}
 
     def work(self, name: str) -> str:
@@ -153,7 +152,15 @@ class Overlay:
                 _copy_mode(self.playground_upper, os.stat(self.playground))
             self.began = {name: time_at(root) for name, root in self.overlay_map.items()}
             self.clock = clock_offset()
-            self._write_map()
+            document = {
+                "project": self.project,
+                "roots": [list(root) for root in self.roots],
+                "began": self.began,
+                "clock": self.clock,
+                "about": self.about,
+                "playground": self.playground,
+            }
+            self._write(_MAP, json.dumps(document))
         except OSError as error:
             self.cleanup()
             raise SandboxError(
@@ -190,8 +197,7 @@ class Overlay:
         half = f"{self.folder}/{_COPIED}.half"
         if os.path.isdir(half):
             # From before a kill.
-            trees.empty(Path(half))
-            os.rmdir(half)
+            trees.remove_path(half)
         os.mkdir(half, 0o700)
         for name in self.overlay_map:
             copy_tree(self.upper(name), f"{half}/{name}")
@@ -255,9 +261,7 @@ class Overlay:
         with contextlib.suppress(FileNotFoundError):
             # First, so that no program settles a run that is half removed.
             self.set_aside()
-            if not self._remove_quickly():
-                trees.empty(Path(self.folder))
-                os.rmdir(self.folder)
+            trees.remove_path(self.folder)
         self.release()
 
     def set_aside(self) -> None:
@@ -266,42 +270,11 @@ class Overlay:
         os.rename(self.folder, folder)
         self.folder = folder
 
-    def _remove_quickly(self) -> bool:
-        """Remove only the folders that we and the kernel created; return False if there is more."""
-        try:
-            for name in self.overlay_map:
-                os.rmdir(self.upper(name))
-                remove_work_folder(self.work(name))
-            if self.playground:
-                os.rmdir(self.playground_upper)
-                remove_work_folder(self.playground_work)
-            for folder in ("upper", "work"):
-                os.rmdir(f"{self.folder}/{folder}")
-            for name in (_PROCESS, _SHARED):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{self.folder}/{name}")
-            os.unlink(f"{self.folder}/{_MAP}")
-            os.rmdir(self.folder)
-        except OSError:
-            return False
-        return True
-
     def release(self) -> None:
         """Unlock the folder and leave it to the next start."""
         if self._lock:
             self._lock.release()
             self._lock = None
-
-    def _write_map(self) -> None:
-        document = {
-            "project": self.project,
-            "roots": [list(root) for root in self.roots],
-            "began": self.began,
-            "clock": self.clock,
-            "about": self.about,
-            "playground": self.playground,
-        }
-        self._write(_MAP, json.dumps(document))
 
     def _write(self, name: str, text: str) -> None:
         # With os.write: creating a file object takes longer than writing.
@@ -357,8 +330,7 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
                 # Killed before the map was written and the command started, or while the folder
                 # was being removed. What cannot be removed is tried again the next time.
                 with contextlib.suppress(OSError):
-                    trees.empty(Path(folder))
-                    os.rmdir(folder)
+                    trees.remove_path(folder)
             else:
                 unreadable(folder)
             lock.release()
@@ -379,12 +351,6 @@ def _has_content(folder: str) -> bool:
     except OSError:
         # A command has removed the permissions, so there was one.
         return True
-
-
-def remove_work_folder(folder: str) -> None:
-    """Remove an overlay's work folder. Raise OSError if there is more than the kernel creates."""
-    empty_work_folder(folder)
-    os.rmdir(folder)
 
 
 def empty_work_folder(folder: str) -> None:

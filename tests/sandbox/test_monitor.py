@@ -143,12 +143,9 @@ def test_names_that_are_no_text_come_out_as_they_are(case: Case) -> None:
     assert case.monitor.added == case.real(folder, f"{folder}/f\udc80")
 
 
-def test_more_changes_than_are_counted_are_said_to_be_more(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_so_many_changes_are_counted(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ollmsandbox.sandbox.monitor._MOST", 20)
     for number in range(30):
         (case.upper / f"{number}").write_text("")
     case.run(nothing)
-    assert case.monitor.is_partial
     assert case.monitor.count == 20

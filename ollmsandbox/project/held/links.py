@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import contextlib
 from collections.abc import Iterable, Sequence
 
-from ...files.dirfd import folders_above
+from ...files.dirfd import folders_above, follow_links, link_target
 from ..change import Change, Flag, Type
 from .risky import NamesAround, beginnings_of_risky_paths, risk_of
-
-# As many as the kernel follows.
-_MOST_LINKS = 40
 
 
 def mark_link_targets(layers: Sequence[str], changes: list[Change], around: NamesAround) -> None:
@@ -48,41 +44,22 @@ def _flag_for(path: str, targets: dict[str, Flag], beginnings: dict[str, set[str
 
 def _resolve(layers: Sequence[str], path: str) -> str:
     """Return where a path leads within the root, or "" if it leaves it."""
-    real: list[str] = []
-    rest = path.split("/")
-    followed = 0
-    while rest:
-        name = rest.pop(0)
-        if name in ("", "."):
-            continue
-        if name == "..":
-            if not real:
-                return ""
-            real.pop()
-            continue
-        target = _link_at(layers, "/".join((*real, name)))
-        if target is None:
-            real.append(name)
-            continue
-        followed += 1
-        if followed > _MOST_LINKS:
-            return ""
-        if target.startswith("/"):
-            root = f"{layers[-1]}/"
-            if not target.startswith(root):
-                return ""
-            real, target = [], target[len(root) :]
-        rest = target.split("/") + rest
-    return "/".join(real)
+    root = f"{layers[-1]}/"
+
+    def target_of(place: str) -> str | None:
+        return _link_at(layers, place.removeprefix(root)) if place.startswith(root) else None
+
+    try:
+        real = follow_links(root + path, target_of)
+    except OSError:
+        return ""
+    return real.removeprefix(root) if real.startswith(root) else ""
 
 
 def _link_at(layers: Iterable[str], path: str) -> str | None:
     """Return the target of a link; None if there is none, or something else. The folders on the way
     are no links."""
     for layer in layers:
-        try:
-            return os.readlink(f"{layer}/{path}")
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                return None
+        with contextlib.suppress(OSError):
+            return link_target(f"{layer}/{path}")
     return None

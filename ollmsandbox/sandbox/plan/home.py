@@ -8,12 +8,10 @@ import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...files.dirfd import follow_links, link_target
 from ...paths import FolderSet, is_inside
 from ..profile.profile import FolderTemplate, Profile, matches
 from .caches import outermost
-
-# As many as the kernel follows.
-_MOST_LINKS = 40
 
 
 class AllowedPaths:
@@ -99,26 +97,15 @@ def _follow(path: str, stop: FolderSet) -> tuple[dict[str, str], str]:
     """Return the links on the way to a path, and where it leads: "" if that does not exist, or if
     the way goes through the folders `stop`."""
     links: dict[str, str] = {}
-    real, rest = "", [name for name in path.split("/") if name]
-    while rest:
-        name = rest.pop(0)
-        if name == "..":
-            real = os.path.dirname(real).rstrip("/")
-            continue
-        here = f"{real}/{name}"
-        if here in stop:
-            return links, ""
-        try:
-            target = os.readlink(here)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                return links, ""
-            # It is no link.
-            real = here
-            continue
-        if here in links or len(links) == _MOST_LINKS:
-            return links, ""
-        links[here] = target
-        real = "" if target.startswith("/") else real
-        rest = [name for name in target.split("/") if name not in ("", ".")] + rest
-    return links, real
+
+    def target_of(place: str) -> str | None:
+        if place in stop or place in links:
+            raise OSError(errno.ELOOP, place)
+        target = link_target(place)
+        links.update({place: target} if target is not None else {})
+        return target
+
+    try:
+        return links, follow_links(path, target_of)
+    except OSError:
+        return links, ""
