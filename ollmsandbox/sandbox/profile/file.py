@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,14 +152,21 @@ class _File:
         from ...config.yaml_reader import YamlSource, read_yaml
 
         root = read_yaml(YamlSource(ProfileError, self._path))
-        entries = root.mapping(("extends", *_KEYS)) if root else {}
+        entries = root.mapping(("extends", *_LISTS, *_KEYS)) if root else {}
         base = default_base
         if "extends" in entries:
             base = self._base(entries.pop("extends"))
         if base is not None:
             profile = _read(base, self._user_folder, self._extended_by)
+        return self._with_entries(profile, entries)
+
+    def _with_entries(self, profile: Profile, entries: Mapping[str, Value]) -> Profile:
         for key, value in entries.items():
-            profile = _KEYS[key](self, profile, value)
+            if key in _KEYS:
+                profile = _KEYS[key](self, profile, value)
+            else:
+                joined = join(getattr(profile, key), _LISTS[key](value))
+                profile = profile._replace(**{key: joined})  # type: ignore[arg-type]
         return profile
 
     def _base(self, value: Value) -> str:
@@ -175,15 +182,6 @@ class _File:
     def _description(self, profile: Profile, value: Value) -> Profile:
         return profile._replace(description=value.text())
 
-    def _masks(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(masks=join(profile.masks, _paths(value)))
-
-    def _show(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(show=join(profile.show, _paths(value)))
-
-    def _mask_variables(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(mask_variables=join(profile.mask_variables, value.texts()))
-
     def _moved_folders(self, profile: Profile, value: Value) -> Profile:
         given = value.mapping()
         for name, folder in given.items():
@@ -191,32 +189,6 @@ class _File:
             _check_path(folder)
         added = tuple((name, folder.text()) for name, folder in given.items())
         return profile._replace(moved_folders=join(profile.moved_folders, added))
-
-    def _run(self, profile: Profile, value: Value) -> Profile:
-        paths = _paths(value)
-        for item in value.items():
-            if not item.text().startswith("/run/"):
-                raise item.fail(N_("{path} is not below /run."), path=repr(item.text()))
-        return profile._replace(run=join(profile.run, paths))
-
-    def _caches(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(caches=join(profile.caches, _templates(value)))
-
-    def _caches_if_present(self, profile: Profile, value: Value) -> Profile:
-        added = join(profile.caches_if_present, _templates(value))
-        return profile._replace(caches_if_present=added)
-
-    def _masks_in_other_projects(self, profile: Profile, value: Value) -> Profile:
-        added = join(profile.masks_in_other_projects, _names(value))
-        return profile._replace(masks_in_other_projects=added)
-
-    def _show_in_other_projects(self, profile: Profile, value: Value) -> Profile:
-        added = join(profile.show_in_other_projects, _names(value))
-        return profile._replace(show_in_other_projects=added)
-
-    def _home_with_network(self, profile: Profile, value: Value) -> Profile:
-        added = join(profile.home_with_network, _templates(value))
-        return profile._replace(home_with_network=added)
 
     def _names_with_network(self, profile: Profile, value: Value) -> Profile:
         given = value.mapping()
@@ -226,23 +198,6 @@ class _File:
                 raise names.fail(_NO_TEMPLATE, path=repr(folder))
             listed[folder] = join(listed.get(folder, ()), _names(names))
         return profile._replace(names_with_network=tuple(listed.items()))
-
-    def _devices(self, profile: Profile, value: Value) -> Profile:
-        for item in value.items():
-            path = item.text()
-            if path != os.path.normpath(path) or not path.startswith("/dev/"):
-                raise item.fail(N_("{path} is not below /dev."), path=repr(path))
-            if is_forbidden(path):
-                text = N_(
-                    "{path} leads to disks, memory, terminals or input, or every sandbox has its "
-                    "own."
-                )
-                raise item.fail(text, path=repr(path))
-        return profile._replace(devices=join(profile.devices, value.texts()))
-
-    def _extra_ro_binds(self, profile: Profile, value: Value) -> Profile:
-        added = join(profile.extra_ro_binds, _paths(value))
-        return profile._replace(extra_ro_binds=added)
 
     def _skills(self, profile: Profile, value: Value) -> Profile:
         _check_path(value)
@@ -259,23 +214,13 @@ class _File:
             text = N_("{command} is more than words, so no command would match it.")
             raise value.fail(text, command=repr(words))
         entries = value.mapping(("environment", "limits", "caches", "devices"))
-        own = Profile("")
-        for key, entry in entries.items():
-            own = _KEYS[key](self, own, entry)
+        own = self._with_entries(Profile(""), entries)
         names = set(entries["limits"].mapping()) if "limits" in entries else set()
         if "time" in names:
             names.add("max_time")
-        return CommandRules(
-            tuple(words.split()),
-            tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names),
-            own.environment_drop,
-            own.environment_harmless,
-            own.environment_keep,
-            own.environment_with_network,
-            own.environment_set,
-            own.caches,
-            own.devices,
-        )
+        limits = tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names)
+        lists = (getattr(own, name) for name in CommandRules.lists())
+        return CommandRules(tuple(words.split()), limits, *lists)
 
     def _agent(self, profile: Profile, value: Value) -> Profile:
         agent = read_agent(value, profile.agent or AgentRules())
@@ -348,32 +293,6 @@ class _File:
         return profile._replace(limits=limits, own_memory_limit=own_memory)
 
 
-_KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
-    "description": _File._description,
-    "masks": _File._masks,
-    "show": _File._show,
-    "mask_variables": _File._mask_variables,
-    "moved_folders": _File._moved_folders,
-    "environment": _File._environment,
-    "secret_values": _File._secret_values,
-    "limits": _File._limits,
-    "unix_sockets": _File._unix_sockets,
-    "playground": _File._playground,
-    "deny_syscalls": _File._deny_syscalls,
-    "run": _File._run,
-    "caches": _File._caches,
-    "caches_if_present": _File._caches_if_present,
-    "home_with_network": _File._home_with_network,
-    "names_with_network": _File._names_with_network,
-    "masks_in_other_projects": _File._masks_in_other_projects,
-    "show_in_other_projects": _File._show_in_other_projects,
-    "devices": _File._devices,
-    "commands": _File._commands,
-    "extra_ro_binds": _File._extra_ro_binds,
-    "skills": _File._skills,
-    "agent": _File._agent,
-}
-# The keys that may differ by command.
 # A command with one of these never matches a rule.
 _NOT_IN_WORDS = frozenset(";&|<>()$`")
 
@@ -392,6 +311,23 @@ _UNITS: dict[str, Callable[[], dict[str, int]]] = {
     "free": lambda: _SIZES,
     "memory": _memory_sizes,
     "tmp": _memory_sizes,
+}
+
+
+# The keys that replace what the profile below has, or are more than a list.
+_KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
+    "description": _File._description,
+    "moved_folders": _File._moved_folders,
+    "environment": _File._environment,
+    "secret_values": _File._secret_values,
+    "limits": _File._limits,
+    "unix_sockets": _File._unix_sockets,
+    "playground": _File._playground,
+    "deny_syscalls": _File._deny_syscalls,
+    "names_with_network": _File._names_with_network,
+    "commands": _File._commands,
+    "skills": _File._skills,
+    "agent": _File._agent,
 }
 
 
@@ -427,6 +363,43 @@ def _templates(value: Value) -> tuple[str, ...]:
         if FolderTemplate.of(item.text()) is None:
             raise item.fail(_NO_TEMPLATE, path=repr(item.text()))
     return value.texts()
+
+
+def _paths_in_run(value: Value) -> tuple[str, ...]:
+    paths = _paths(value)
+    for item in value.items():
+        if not item.text().startswith("/run/"):
+            raise item.fail(N_("{path} is not below /run."), path=repr(item.text()))
+    return paths
+
+
+def _device_paths(value: Value) -> tuple[str, ...]:
+    for item in value.items():
+        path = item.text()
+        if path != os.path.normpath(path) or not path.startswith("/dev/"):
+            raise item.fail(N_("{path} is not below /dev."), path=repr(path))
+        if is_forbidden(path):
+            text = N_(
+                "{path} leads to disks, memory, terminals or input, or every sandbox has its own."
+            )
+            raise item.fail(text, path=repr(path))
+    return value.texts()
+
+
+# The keys whose lists are added to those of the profile below.
+_LISTS: dict[str, Callable[[Value], tuple[str, ...]]] = {
+    "masks": _paths,
+    "show": _paths,
+    "mask_variables": lambda value: value.texts(),
+    "run": _paths_in_run,
+    "caches": _templates,
+    "caches_if_present": _templates,
+    "home_with_network": _templates,
+    "masks_in_other_projects": _names,
+    "show_in_other_projects": _names,
+    "devices": _device_paths,
+    "extra_ro_binds": _paths,
+}
 
 
 def _check_call(item: Value) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
 
 from .agent import AgentRules
-from .secret_values import is_secret
 
 DEFAULT_PROFILE = "standard"
 
@@ -60,6 +59,11 @@ class CommandRules(NamedTuple):
     environment_set: tuple[tuple[str, str], ...] = ()
     caches: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+
+    @classmethod
+    def lists(cls) -> tuple[str, ...]:
+        """Return the names of the profile's lists that rules add to."""
+        return cls._fields[2:]
 
     def match(self, words: Sequence[str]) -> bool:
         first, *rest = self.words
@@ -123,7 +127,6 @@ class Profile(NamedTuple):
 
     @property
     def hidden_by_folder(self) -> Mapping[str, tuple[str, ...]]:
-        """The hidden names by their folder."""
         return _by_folder(self.hidden)
 
     def for_command(self, words: Sequence[str]) -> Profile:
@@ -139,19 +142,10 @@ class Profile(NamedTuple):
         limits = self.limits._replace(**given)  # type: ignore[arg-type]
         if limits.max_time is not None:
             limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
-        return self._replace(
-            limits=limits,
-            own_memory_limit=given.get("memory", self.own_memory_limit or None) is not None,
-            environment_drop=join(self.environment_drop, rules.environment_drop),
-            environment_harmless=join(self.environment_harmless, rules.environment_harmless),
-            environment_keep=join(self.environment_keep, rules.environment_keep),
-            environment_with_network=join(
-                self.environment_with_network, rules.environment_with_network
-            ),
-            environment_set=join(self.environment_set, rules.environment_set),
-            caches=join(self.caches, rules.caches),
-            devices=join(self.devices, rules.devices),
-        )
+        lists = {name: join(getattr(self, name), getattr(rules, name)) for name in rules.lists()}
+        own_memory = given.get("memory", self.own_memory_limit or None) is not None
+        joined = self._replace(**lists)  # type: ignore[arg-type]
+        return joined._replace(limits=limits, own_memory_limit=own_memory)
 
     def with_limits(self, own: Limits) -> Profile:
         """Return the profile with the user's limits in place of its own."""
@@ -171,14 +165,13 @@ class Profile(NamedTuple):
         return self if seconds is None else self._replace(limits=self.limits._replace(time=seconds))
 
     def environment(self, inherited: Mapping[str, str], *, network: bool = False) -> dict[str, str]:
-        """Return the variables a command gets."""
         always = _any_of(self.environment_keep)
         rules = self.environment_drop, self.environment_keep, self.environment_harmless
         kept = {
             name: value
             for name, value in inherited.items()
             if not _drops(name, *rules)
-            and (name in always or not is_secret(value, self.secret_values))
+            and (name in always or not _is_secret(value, self.secret_values))
         }
         if network and self.environment_with_network:
             # Also those that say where the folders are that such a command sees.
@@ -193,6 +186,34 @@ class Profile(NamedTuple):
             }
         kept.update(self.environment_set)
         return kept
+
+
+# The shortest secret.
+_SHORTEST = 8
+# Random letters and digits: nearly every second one is of another kind than the one before it. In
+# names of people's making, few are. Hashes, in lower case, are no secrets.
+_RANDOM = r"[A-Za-z0-9+/_-]{24,}={0,2}"
+_CHANGES = r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]"
+_RANDOM_SHARE = 0.4
+
+
+def _is_secret(value: str, patterns: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a variable's value contains something that looks like a secret. `patterns` are
+    the profile's: to compile all takes 10 ms, and most variables contain none of their texts."""
+    # Paths, also several, contain all kinds of names. With options, it is a command.
+    is_path = value.startswith(("/", "~/", "./", "../")) and " -" not in value
+    if len(value) < _SHORTEST or is_path:
+        return False
+    lower = value.lower()
+    if lower != value and re.fullmatch(_RANDOM, value):
+        changes = len(re.findall(_CHANGES, value))
+        if changes > _RANDOM_SHARE * len(value):
+            return True
+    return any(
+        re.search(pattern, value)
+        for texts, pattern in patterns
+        if any(text in lower for text in texts.split("|"))
+    )
 
 
 # Cached: every command has the same profile and the same variables.
