@@ -14,15 +14,7 @@ from ..errors import SandboxError
 from ..files.atomic import write_atomically
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
-from .plan import mask_layer
-from .plan.mounts import (
-    AgentSettings,
-    CacheFolders,
-    MaskedFolder,
-    OverlaidFolder,
-    PlainCaches,
-    ResolverFile,
-)
+from .plan import mask_layer, mounts
 from .plan.plan import Plan
 from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
@@ -52,10 +44,7 @@ class LaunchPrograms:
     """The programs and namespaces that a sandbox is started with."""
 
     def __init__(
-        self,
-        bwrap: str,
-        namespaces: tuple[str, ...] = (),
-        scope: tuple[str, ...] = (),
+        self, bwrap: str, namespaces: tuple[str, ...] = (), scope: tuple[str, ...] = ()
     ) -> None:
         self.bwrap = bwrap
         # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
@@ -152,19 +141,17 @@ def _make_order(
     """
     runtime = paths.runtime
     for mount in plan.mounts:
-        if isinstance(mount, ResolverFile):
+        if isinstance(mount, mounts.ResolverFile):
             write_atomically(Path(mount.source), mount.text)
-        if isinstance(mount, CacheFolders):
+        if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
             mask_layer.prepare_mount_point(runtime, mount.base.number)
-        if isinstance(mount, MaskedFolder):
+        if isinstance(mount, mounts.MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
-        if isinstance(mount, AgentSettings):
+        if isinstance(mount, mounts.AgentSettings):
             os.makedirs(mount.empty, 0o700, exist_ok=True)
-        if isinstance(mount, OverlaidFolder | CacheFolders | PlainCaches | AgentSettings) or (
-            isinstance(mount, MaskedFolder) and not mount.in_place
-        ):
+        if isinstance(mount, mounts.WITH_OVERLAYS):
             mask_layer.prepare_mount_point(runtime, mount.number)
     # As in `launch`, after the three standard streams.
     options, filter_, witness_pipe = 3, 4, 5

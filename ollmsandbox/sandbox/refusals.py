@@ -17,15 +17,7 @@ from .. import N_
 from ..errors import Sentence
 from ..paths import is_inside
 from ..text.ansi import escape_line
-from .plan.mounts import (
-    AllowedHome,
-    BoundFolder,
-    HiddenPath,
-    MaskedFolder,
-    OverlaidFolder,
-    ReadOnlyBind,
-    RootfsSystem,
-)
+from .plan import mounts
 from .plan.plan import Plan
 from .process import Result
 
@@ -127,7 +119,7 @@ def misses_network(result: Result) -> bool:
 def links_in_the_way(plan: Plan, argv: Sequence[str], result: Result) -> list[tuple[str, str]]:
     """Return the links of the project, each with the folder outside that it leads to, through which
     the command could not write."""
-    roots = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder)]
+    roots = [m.folder for m in plan.mounts if isinstance(m, mounts.OverlaidFolder)]
     if not result.exit_code or plan.project not in roots or _rootfs(plan):
         return []
     errors = list(_lines(result, errno.EROFS))
@@ -154,7 +146,9 @@ def _links_out_of_alpine(plan: Plan, result: Result) -> dict[str, str]:
     to. Whether the command wanted to read or to write there is unknown."""
     if not _rootfs(plan):
         return {}
-    seen = [m.folder for m in plan.mounts if isinstance(m, OverlaidFolder | ReadOnlyBind)]
+    seen = [
+        m.folder for m in plan.mounts if isinstance(m, mounts.OverlaidFolder | mounts.ReadOnlyBind)
+    ]
     words = [word for line in _lines(result, errno.ENOENT) for word in _WORDS.findall(line)]
     found = _ways_out(plan, words)
     return {link: folder for link, folder in found.items() if not is_inside(folder, *seen)}
@@ -166,7 +160,7 @@ def _files_of_others(plan: Plan, result: Result) -> list[str]:
     found = []
     for name in sorted(word.rstrip(":") for word in words):
         whole = os.path.normpath(os.path.join(plan.working_dir, name))
-        for root in (mount for mount in plan.mounts if isinstance(mount, OverlaidFolder)):
+        for root in (mount for mount in plan.mounts if isinstance(mount, mounts.OverlaidFolder)):
             shown = root.shown or root.folder
             file = root.folder + whole[len(shown) :]
             if is_inside(whole, shown) and os.path.isfile(file):
@@ -197,7 +191,7 @@ def _is_program(word: str) -> bool:
 def _way_out(plan: Plan, path: str) -> tuple[str, str] | None:
     """Return the link by which a path leaves the project, and the folder that it leads to."""
     here = plan.project
-    roots = [m for m in plan.mounts if isinstance(m, OverlaidFolder) and m.folder == here]
+    roots = [m for m in plan.mounts if isinstance(m, mounts.OverlaidFolder) and m.folder == here]
     # In Alpine, it is elsewhere.
     seen_as = next((root.shown for root in roots if root.shown), here)
     whole = os.path.normpath(os.path.join(plan.working_dir, path))
@@ -235,7 +229,10 @@ def _find(
             yield Sentence(_OTHER_OWNER, file=escape_line(file), command=escape_line(command))
         if not others:
             yield _OTHER_GROUP
-    if any(words in output for words in _COMPILES) and _lacks_compiler(plan):
+    lacks_compiler = (
+        not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in _rootfs(plan)
+    )
+    if any(words in output for words in _COMPILES) and any(lacks_compiler):
         yield _NO_COMPILER
     lines = output.split("\n")
     missing = "\n".join(line for line in lines if _says(line, errno.ENOENT, errno.EACCES))
@@ -250,29 +247,25 @@ def _find(
             yield _HOME_IN_PARTS
 
 
-def _lacks_compiler(plan: Plan) -> bool:
-    return any(not os.path.lexists(f"{system.folder}/usr/bin/gcc") for system in _rootfs(plan))
-
-
-def _rootfs(plan: Plan) -> list[RootfsSystem]:
-    return [mount for mount in plan.mounts if isinstance(mount, RootfsSystem)]
+def _rootfs(plan: Plan) -> list[mounts.RootfsSystem]:
+    return [mount for mount in plan.mounts if isinstance(mount, mounts.RootfsSystem)]
 
 
 def _homes_in_parts(plan: Plan) -> Iterator[str]:
     for mount in plan.mounts:
-        if isinstance(mount, AllowedHome):
+        if isinstance(mount, mounts.AllowedHome):
             yield mount.base.spec.folder
-        elif isinstance(mount, BoundFolder) and mount.allowed is not None:
+        elif isinstance(mount, mounts.BoundFolder) and mount.allowed is not None:
             yield mount.folder
 
 
 def _hidden(plan: Plan) -> Iterator[str]:
     for mount in plan.mounts:
-        if isinstance(mount, HiddenPath):
+        if isinstance(mount, mounts.HiddenPath):
             yield mount.path
-        elif isinstance(mount, BoundFolder):
+        elif isinstance(mount, mounts.BoundFolder):
             yield from (f"{mount.folder}/{name}" for name in mount.hidden)
-        elif isinstance(mount, MaskedFolder):
+        elif isinstance(mount, mounts.MaskedFolder):
             yield from (f"{mount.spec.folder}/{name}" for name in mount.spec.hidden)
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ... import N_
 from ...errors import SandboxError
-from ..plan.ssh import INSIDE, agent_folder
+from ..plan.resolver import SSH_FOLDER, agent_folder
 from .hosts import USUAL_PORTS, HostRule, is_address
 from .names import is_host_name
 
@@ -141,7 +141,7 @@ class SshAccess:
         (self._folder / "known_hosts").touch()
         (self._folder / "config").write_text(
             "".join(target.config() for target in self._targets)
-            + f"Host *\n  UserKnownHostsFile {INSIDE}/known_hosts\n  UpdateHostKeys no\n"
+            + f"Host *\n  UserKnownHostsFile {SSH_FOLDER}/known_hosts\n  UpdateHostKeys no\n"
         )
         for target in self._targets:
             self._add(target)

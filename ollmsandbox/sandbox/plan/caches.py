@@ -35,7 +35,6 @@ class FoundCaches(NamedTuple):
 
 
 def find_caches(profile: Profile, environment: Mapping[str, str], home: str) -> FoundCaches:
-    """Find the caches of a command with these variables."""
     seen = FolderResolver()
     existing, missing = [], []
     templates = profile.caches + profile.caches_if_present

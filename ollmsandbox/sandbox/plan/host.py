@@ -43,7 +43,6 @@ class Host:
         return sorted({m.path for m in self.mounts if m.path.startswith(start)} - {folder})
 
     def mount_around(self, path: str) -> MountPoint | None:
-        """Return the mount that a path is on."""
         parents = reversed(path_and_parents(path))
         return next((self._by_path[p] for p in parents if p in self._by_path), None)
 

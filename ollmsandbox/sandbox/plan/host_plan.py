@@ -13,34 +13,14 @@ from ...paths import FolderSet, home_on_record, is_inside, project_key, real_pat
 from ..caches import PLAIN_CACHES, CacheLayers
 from ..profile.agent import SettingsFolder
 from ..profile.profile import FolderTemplate
-from .caches import (
-    FoundCaches,
-    find_caches,
-    needs_base,
-    outermost,
-    plain_name,
-    usable_caches,
-)
+from . import mounts
+from .caches import FoundCaches, find_caches, needs_base, outermost, plain_name, usable_caches
 from .folders import EMPTY_FOLDERS, find_working_dir, is_home
 from .home import AllowedPaths, allowed_paths, unlisted_names
-from .mask_layer import spec_for
-from .mounts import (
-    AgentSettings,
-    AllowedHome,
-    BoundFolder,
-    CacheFolders,
-    EmptyFolder,
-    HiddenPath,
-    HostSystem,
-    MaskedFolder,
-    Mount,
-    OverlayMethod,
-    ReadOnlyBind,
-    SealedFolder,
-)
-from .plan import Plan, PlanBuilder, PlanInputs, path_prefixes
-from .resolver import resolver_files, without_proxies
-from .ssh import ssh_files, ssh_variables
+from .mask_layer import path_prefixes, spec_for
+from .mounts import Mount
+from .plan import Plan, PlanBuilder, PlanInputs
+from .resolver import resolver_files, ssh_files, ssh_variables, without_proxies
 
 _NOT_FILES = ("/proc", "/sys", "/dev")
 
@@ -62,30 +42,32 @@ def make_host_plan(inputs: PlanInputs) -> Plan:
     where = caches.expand(environment.get(caches.variable, ""), home)
     environment.setdefault("PYTHONPYCACHEPREFIX", where)
     builder = _HostBuilder(inputs, environment)
-    mounts: list[Mount] = [HostSystem(), *builder.devices()]
-    mounts += builder.outside()
-    mounts += [
-        EmptyFolder(folder, profile.limits.tmp) for folder in builder.empty if folder != "/run"
+    made: list[Mount] = [mounts.HostSystem(), *builder.devices()]
+    made += builder.outside()
+    made += [
+        mounts.EmptyFolder(folder, profile.limits.tmp)
+        for folder in builder.empty
+        if folder != "/run"
     ]
     uses_resolver = inputs.spec.network and not inputs.spec.by_host
-    mounts += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
+    made += builder.run_folder(profile.run, inputs.host.resolver if uses_resolver else None)
     if inputs.spec.by_host:
-        mounts += resolver_files(inputs.paths.runtime)
+        made += resolver_files(inputs.paths.runtime)
     if inputs.spec.ssh_agent:
-        mounts += ssh_files(inputs.paths.runtime, inputs.overlay.run_id)
+        made += ssh_files(inputs.paths.runtime, inputs.overlay.run_id)
         environment |= ssh_variables()
-    mounts += builder.home()
-    mounts += builder.agent_settings()
-    mounts += builder.playground_at(f"{home}/playground")
-    mounts += builder.roots()
-    mounts += builder.own_code()
-    mounts += builder.hidden_in_roots()
-    mounts += builder.sockets_in_home()
-    mounts += builder.seals()
+    made += builder.home()
+    made += builder.agent_settings()
+    made += builder.playground_at(f"{home}/playground")
+    made += builder.roots()
+    made += builder.own_code()
+    made += builder.hidden_in_roots()
+    made += builder.sockets_in_home()
+    made += builder.seals()
     folder = find_working_dir(inputs.spec.working_dir, builder.project, paths, builder.hidden)
     if not builder.sees(folder):
         raise WorkingDirError(inputs.spec.working_dir or folder)
-    return builder.plan(mounts, environment, folder)
+    return builder.plan(made, environment, folder)
 
 
 class _HostBuilder(PlanBuilder):
@@ -108,10 +90,10 @@ class _HostBuilder(PlanBuilder):
         self.empty = [f for f in EMPTY_FOLDERS if os.path.isdir(f) and real_path(f) == f]
 
     def run_folder(self, keep: Sequence[str], resolver: str | None) -> list[Mount]:
-        mounts: list[Mount] = [EmptyFolder("/run", 1 << 20, writable=False)]
+        made: list[Mount] = [mounts.EmptyFolder("/run", 1 << 20, writable=False)]
         wanted = [*keep, *([resolver] if resolver and is_inside(resolver, "/run") else [])]
-        mounts += [ReadOnlyBind(path) for path in wanted if os.path.exists(path)]
-        return mounts
+        made += [mounts.ReadOnlyBind(path) for path in wanted if os.path.exists(path)]
+        return made
 
     def home(self) -> list[Mount]:
         """Return mounts for the home folder, which hide secrets and allow for the playground and
@@ -137,7 +119,7 @@ class _HostBuilder(PlanBuilder):
         masks, *others = self._masked_with_mounts(
             self._home, inside, ("playground", *_with_parents(cached)), links
         )
-        assert isinstance(masks, MaskedFolder)
+        assert isinstance(masks, mounts.MaskedFolder)
         if cached:
             masks = masks._replace(has_caches=True)
         if allowed is not None:
@@ -145,7 +127,7 @@ class _HostBuilder(PlanBuilder):
             self._sealed.append(self._home)
             new = (link for link in links if f"{self._home}/{link[0]}" not in allowed)
             mine = allowed.relative(self._home, skipped=mounted)
-            others = [AllowedHome(masks, mine, (*allowed.links_in(self._home), *new))]
+            others = [mounts.AllowedHome(masks, mine, (*allowed.links_in(self._home), *new))]
             others += self._apart(path for path in allowed.paths if is_inside(path, *mounted))
         if cached:
             others.insert(0, self._layered(masks, cached))
@@ -163,8 +145,7 @@ class _HostBuilder(PlanBuilder):
         return found
 
     def agent_settings(self) -> list[Mount]:
-        """Return mounts for the folders with an agent's settings."""
-        mounts: list[Mount] = []
+        made: list[Mount] = []
         agent, inputs = self.inputs.profile.agent, self.inputs
         files = agent.always.files if agent is not None else ()
         for path, rules in self._settings_folders():
@@ -188,8 +169,8 @@ class _HostBuilder(PlanBuilder):
                     agent=agent.title,
                     folder=path,
                 )
-            mounts.append(
-                AgentSettings(
+            made.append(
+                mounts.AgentSettings(
                     path,
                     lower if os.path.isdir(lower) else "",
                     rules,
@@ -204,7 +185,7 @@ class _HostBuilder(PlanBuilder):
                 )
             )
             files = ()
-        return mounts
+        return made
 
     @cached_property
     def allowed(self) -> AllowedPaths | None:
@@ -220,16 +201,16 @@ class _HostBuilder(PlanBuilder):
 
     def _apart(self, paths: Iterable[str]) -> list[Mount]:
         """Return a read-only mount for each path, without what is hidden in it."""
-        mounts: list[Mount] = []
+        made: list[Mount] = []
         for path in paths:
             names = self._relative(path)
             if not names:
-                mounts.append(ReadOnlyBind(path))
+                made.append(mounts.ReadOnlyBind(path))
             elif self.can_overlay(path):
-                mounts.append(self._masked(path, names))
+                made.append(self._masked(path, names))
             else:
-                mounts.append(self._bound(path, names))
-        return mounts
+                made.append(self._bound(path, names))
+        return made
 
     def _usable_caches(self) -> FoundCaches:
         inputs = self.inputs
@@ -242,7 +223,7 @@ class _HostBuilder(PlanBuilder):
             tuple(self.host.aliases(self._home)),
             frozenset(mount.path for mount in self.host.mounts),
         )
-        can_overlay = inputs.can_cache and inputs.method is not OverlayMethod.NONE
+        can_overlay = inputs.can_cache and inputs.method is not mounts.OverlayMethod.NONE
         return found if can_overlay else found._replace(existing=())
 
     def _caches_apart(self, folders: Iterable[str]) -> list[Mount]:
@@ -250,10 +231,10 @@ class _HostBuilder(PlanBuilder):
         found = [path for path in folders if self.can_overlay(path)]
         return [self._layered(self._masked(path, self._relative(path)), ("",)) for path in found]
 
-    def _layered(self, base: MaskedFolder, names: tuple[str, ...]) -> CacheFolders:
+    def _layered(self, base: mounts.MaskedFolder, names: tuple[str, ...]) -> mounts.CacheFolders:
         folder = base.spec.folder
         mounted = self.host.mounted_below(folder)
-        return CacheFolders(
+        return mounts.CacheFolders(
             base,
             names,
             self._cache_layers(),
@@ -271,7 +252,7 @@ class _HostBuilder(PlanBuilder):
     @cached_property
     def _cache_root(self) -> str:
         usual, for_bwrap = self.inputs.paths.caches
-        return real_path(for_bwrap if self.inputs.method is OverlayMethod.BWRAP else usual)
+        return real_path(for_bwrap if self.inputs.method is mounts.OverlayMethod.BWRAP else usual)
 
     def outside(self) -> list[Mount]:
         """Return mounts that hide masked names and sockets outside the home folder."""
@@ -287,7 +268,7 @@ class _HostBuilder(PlanBuilder):
                 folders[home] = {f"{home}/{name}" for name in self._relative(self._home)}
             else:
                 names |= {f"{home}/{name}" for name in self._relative(self._home)}
-        mounts: list[Mount] = []
+        made: list[Mount] = []
         for path in sorted(names | listening):
             folder = os.path.dirname(path)
             if path in elsewhere or is_inside(path, *folders) or not os.path.lexists(path):
@@ -295,14 +276,14 @@ class _HostBuilder(PlanBuilder):
             if self.can_overlay(folder):
                 folders.setdefault(folder, set())
             else:
-                mounts.append(HiddenPath(path, os.path.isdir(path)))
+                made.append(mounts.HiddenPath(path, os.path.isdir(path)))
         for folder in sorted(f for f in folders if not is_inside(f, *folders.keys() - {f})):
             hidden = {n for n in names.union(*folders.values()) if is_inside(n, folder)}
-            mounts += self._masked_with_mounts(folder, tuple(n[len(folder) + 1 :] for n in hidden))
+            made += self._masked_with_mounts(folder, tuple(n[len(folder) + 1 :] for n in hidden))
         # Not with layers: there may be many folders.
         existing = (path for path in self.hidden_in_others if os.path.lexists(path))
-        mounts += self.hide(path for path in existing if path not in elsewhere)
-        return [*mounts, *self._other_homes()]
+        made += self.hide(path for path in existing if path not in elsewhere)
+        return [*made, *self._other_homes()]
 
     def _other_homes(self) -> list[Mount]:
         """Return mounts that hide the home folder in other places from commands with the network:
@@ -315,13 +296,13 @@ class _HostBuilder(PlanBuilder):
         if is_home(on_record) and _can_see(on_record) and not is_inside(on_record, self._home):
             others |= {on_record, *self.host.aliases(on_record), *self.host.views(on_record)}
         others = {path for path in others if not is_inside(self._home, path) or path == on_record}
-        mounts: list[Mount] = []
+        made: list[Mount] = []
         for folder in outermost(others):
-            mounts.append(EmptyFolder(folder, 1 << 20, writable=False))
+            made.append(mounts.EmptyFolder(folder, 1 << 20, writable=False))
             self._sealed.append(folder)
             if folder == on_record:
-                mounts += self._apart(self._allowed_in(folder).paths)
-        return mounts
+                made += self._apart(self._allowed_in(folder).paths)
+        return made
 
     def sees(self, path: str) -> bool:
         """Return whether a command sees a path, as far as that depends on the network."""
@@ -348,7 +329,7 @@ class _HostBuilder(PlanBuilder):
         return socket not in self._in_hidden
 
     def seals(self) -> list[Mount]:
-        return [SealedFolder(folder) for folder in self._sealed]
+        return [mounts.SealedFolder(folder) for folder in self._sealed]
 
     def _masked_with_mounts(
         self,
@@ -357,7 +338,7 @@ class _HostBuilder(PlanBuilder):
         added: tuple[str, ...] = (),
         links: tuple[tuple[str, str], ...] = (),
     ) -> list[Mount]:
-        mounts: list[Mount] = [self._masked(folder, hidden, added, links)]
+        made: list[Mount] = [self._masked(folder, hidden, added, links)]
         # The folder itself may be in one of the empty folders.
         empty = [f for f in self.empty if not is_inside(folder, f)]
         skipped = (*empty, *_NOT_FILES)
@@ -369,8 +350,8 @@ class _HostBuilder(PlanBuilder):
                 names = self._relative(point)
                 # Not in place, where the folder's own overlay would cover it.
                 masked = self._masked(point, names)._replace(in_place=False)
-                mounts.append(masked if names else ReadOnlyBind(point))
-        return mounts
+                made.append(masked if names else mounts.ReadOnlyBind(point))
+        return made
 
     def _relative(self, folder: str) -> tuple[str, ...]:
         start = f"{folder}/"
@@ -382,12 +363,12 @@ class _HostBuilder(PlanBuilder):
         hidden: tuple[str, ...],
         added: tuple[str, ...] = (),
         links: tuple[tuple[str, str], ...] = (),
-    ) -> MaskedFolder:
+    ) -> mounts.MaskedFolder:
         number = self.next_number()
         # The overlays' own folders are in the cache, and bwrap finds them by their path, too.
         used = (self.project, self.playground, self._home, self._cache)
         bound = (*used, *self.host.mounted_below(folder))
-        return MaskedFolder(
+        return mounts.MaskedFolder(
             spec_for(folder, hidden, added, links),
             self.inputs.method,
             self.runtime,
@@ -402,7 +383,7 @@ class _HostBuilder(PlanBuilder):
         added: tuple[str, ...] = (),
         new_links: tuple[tuple[str, str], ...] = (),
         allowed: AllowedPaths | None = None,
-    ) -> BoundFolder:
+    ) -> mounts.BoundFolder:
         shown, links = [], list(new_links)
         names = None
         if allowed is not None:
@@ -428,7 +409,7 @@ class _HostBuilder(PlanBuilder):
                 else:
                     shown.append(path)
         self._sealed.append(folder)
-        return BoundFolder(
+        return mounts.BoundFolder(
             folder=folder,
             mode=spec.folders[0].mode,
             shown=tuple(sorted(shown)),

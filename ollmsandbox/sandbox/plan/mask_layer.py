@@ -173,14 +173,11 @@ def _like(folder: str, name: str) -> LayerFolder:
     return LayerFolder(name, stat.S_IMODE(found.st_mode) | 0o500, found.st_uid, found.st_gid)
 
 
-def _parents(name: str) -> tuple[str, ...]:
-    return _prefixes(name.rpartition("/")[0])
-
-
 @lru_cache(maxsize=1024)
-def _prefixes(folder: str) -> tuple[str, ...]:
-    # Hundreds of names are in a few folders.
-    parts = folder.split("/") if folder else []
+def path_prefixes(path: str) -> tuple[str, ...]:
+    """Return the folders that lead to a relative path, and the path itself as the last. Hundreds of
+    names are in a few folders."""
+    parts = path.split("/") if path else []
     return tuple("/".join(parts[: n + 1]) for n in range(len(parts)))
 
 
@@ -188,7 +185,7 @@ def _prefixes(folder: str) -> tuple[str, ...]:
 def _ways(names: tuple[str, ...]) -> frozenset[str]:
     """Return the folders that contain these names."""
     folders = {name.rpartition("/")[0] for name in names}
-    return frozenset(parent for folder in folders for parent in _prefixes(folder))
+    return frozenset(parent for folder in folders for parent in path_prefixes(folder))
 
 
 @lru_cache(maxsize=64)
@@ -200,6 +197,6 @@ def _outermost(
     Where a folder that contains a name is missing, that folder is hidden instead: otherwise the
     command would see it, empty.
     """
-    first = {next((p for p in _parents(name) if p in missing), name) for name in names}
-    kept = sorted(name for name in first if first.isdisjoint(_parents(name)))
+    first = {next((p for p in path_prefixes(name)[:-1] if p in missing), name) for name in names}
+    kept = sorted(name for name in first if first.isdisjoint(path_prefixes(name)[:-1]))
     return tuple(kept), tuple(_ways(tuple(kept)))

@@ -27,7 +27,8 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
     more: list[str] = []
-    moves = _moves(profile.moved_folders, environ)
+    moved = ((usual, _named_folder(environ.get(name, ""))) for name, usual in profile.moved_folders)
+    moves = [(usual, path) for usual, path in moved if path]
     for given, names in profile.hidden_by_folder.items():
         for base, rest in _places(given, homes, moves):
             # The folder around a name may be a link, and so may the name itself.
@@ -36,11 +37,12 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
             places.append((around, names))
             for name in list_names(real, found).links.intersection(names) if found else ():
                 more.append(os.path.realpath(f"{around}/{name}"))
-            for name in names if "*" in rest else _with_star(names):
+            for name in names if "*" in rest else (name for name in names if "*" in name):
                 for match in _matches(base, f"{rest}/{name}"):
                     real = os.path.realpath(os.path.dirname(match))
                     more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
-    hidden = dict.fromkeys((*_in_full(tuple(places)), *more))
+    whole = (f"{around}/{name}" for around, names in places for name in names)
+    hidden = dict.fromkeys((*whole, *more))
     for path in _named_by_variables(profile.mask_variables, environ):
         hidden[os.path.realpath(f"{home}{path[1:]}" if path.startswith("~") else path)] = None
     for name in hidden.keys() & set(path_and_parents(home)):
@@ -67,12 +69,6 @@ def _places(
     for usual, moved in moves:
         if is_inside(given, usual):
             yield moved, given[len(usual) :]
-
-
-def _moves(folders: Iterable[tuple[str, str]], environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the folders that variables move, each with its new place."""
-    moved = ((usual, _named_folder(environ.get(variable, ""))) for variable, usual in folders)
-    return [(usual, path) for usual, path in moved if path]
 
 
 def _named_folder(value: str) -> str:
@@ -151,16 +147,6 @@ def _names_now(folder: str) -> FolderNames:
     except OSError:
         found = {}
     return FolderNames(frozenset(found), frozenset(n for n, is_link in found.items() if is_link))
-
-
-@lru_cache(maxsize=16)
-def _in_full(places: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
-    return tuple(f"{around}/{name}" for around, names in places for name in names)
-
-
-@lru_cache(maxsize=256)
-def _with_star(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if "*" in name)
 
 
 def _matches(base: str, mask: str) -> list[str]:

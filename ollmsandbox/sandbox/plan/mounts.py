@@ -45,12 +45,7 @@ class OverlayMount:
     """An overlay mounted before bwrap starts, in a mount namespace of the run's own."""
 
     def __init__(
-        self,
-        lower: tuple[str, ...],
-        target: str,
-        options: str,
-        upper: str = "",
-        work: str = "",
+        self, lower: tuple[str, ...], target: str, options: str, upper: str = "", work: str = ""
     ) -> None:
         self.lower = lower
         self.target = target
@@ -216,16 +211,26 @@ class SealedFolder:
         return ""
 
 
-class WritableFolder:
-    """A folder that the command changes directly."""
+class PinnedFolder:
+    """A folder bound onto itself: the command can write in it, but cannot rename it."""
 
-    def __init__(self, folder: str, source: str, what: str) -> None:
+    def __init__(self, folder: str, source: str) -> None:
         self.folder = folder
         self.source = source
-        self.what = what
 
     def args(self) -> Sequence[str]:
         return ("--bind", self.source, self.folder)
+
+    def describe(self) -> str:
+        return ""
+
+
+class WritableFolder(PinnedFolder):
+    """A folder that the command changes directly."""
+
+    def __init__(self, folder: str, source: str, what: str) -> None:
+        super().__init__(folder, source)
+        self.what = what
 
     def describe(self) -> str:
         # Translators: {what} is one of "the project", "linked from the project", "the playground".
@@ -290,16 +295,12 @@ class ReadOnlyRoot(ReadOnlyBind):
         return _("{folder} is read-only for the agent.").format(folder=self.folder)
 
 
-class UnrecordedFolder:
+class UnrecordedFolder(ReadOnlyBind):
     """A folder that is read-only because its changes cannot be recorded."""
 
     def __init__(self, folder: str, what: str, shown: str = "") -> None:
-        self.folder = folder
+        super().__init__(folder, shown)
         self.what = what
-        self.shown = shown
-
-    def args(self) -> Sequence[str]:
-        return ("--ro-bind", self.folder, self.shown or self.folder)
 
     def describe(self) -> str:
         return self._describe(_)
@@ -311,20 +312,6 @@ class UnrecordedFolder:
     def _describe(self, _: Callable[[str], str]) -> str:
         text = _("{folder} ({what}) is read-only: changes cannot be recorded here.")
         return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
-
-
-class PinnedFolder:
-    """A folder bound onto itself: the command can write in it, but cannot rename it."""
-
-    def __init__(self, folder: str, source: str) -> None:
-        self.folder = folder
-        self.source = source
-
-    def args(self) -> Sequence[str]:
-        return ("--bind", self.source, self.folder)
-
-    def describe(self) -> str:
-        return ""
 
 
 class HiddenPath:
@@ -399,10 +386,7 @@ class AllowedHome:
     """A home folder in memory with some names of the real one, for commands with the network."""
 
     def __init__(
-        self,
-        base: MaskedFolder,
-        shown: tuple[str, ...],
-        links: tuple[tuple[str, str], ...],
+        self, base: MaskedFolder, shown: tuple[str, ...], links: tuple[tuple[str, str], ...]
     ) -> None:
         # Masks the real one. The command does not see it as a whole.
         self.base = base
@@ -460,14 +444,12 @@ class PlainCaches(NamedTuple):
         return [path for path in (PLAIN_CACHES, self.linked_in) if path]
 
     def parts(self) -> list[LayerPart]:
-        """Return the folder for writes that the run needs."""
         if self.method is OverlayMethod.NONE:
             return []
         return [LayerPart(self.layers.plain_part, 0o700)]
 
     def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
-        return self._overlay().overlay_mounts() if self.method is OverlayMethod.UNSHARE else ()
+        return self._overlay().overlay_mounts()
 
     def args(self) -> Sequence[str]:
         if self.method is OverlayMethod.NONE:
@@ -505,11 +487,9 @@ class AgentSettings(NamedTuple):
     number: int
 
     def parts(self) -> list[LayerPart]:
-        """Return the folder for writes that the run needs."""
         return [LayerPart(self.part, 0o700)]
 
     def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
         return self._overlay().overlay_mounts()
 
     def args(self) -> Sequence[str]:
@@ -549,7 +529,6 @@ class CacheFolders(NamedTuple):
     is_stacked: bool
 
     def paths(self) -> list[str]:
-        """Return the caches."""
         return [f"{self.base.spec.folder}/{name}".rstrip("/") for name in self.names]
 
     def parts(self) -> list[LayerPart]:
@@ -628,6 +607,11 @@ class BoundFolder(NamedTuple):
         if self.allowed is not None:
             return describe_allowed(self.folder, self.allowed)
         return _hidden_of(self.folder, self.hidden)
+
+
+# Mounts with parts in the layers of caches, and all those that may have overlays.
+WITH_PARTS = (CacheFolders, PlainCaches, AgentSettings)
+WITH_OVERLAYS = (MaskedFolder, OverlaidFolder, *WITH_PARTS)
 
 
 def _with_path(what: str, shown: str, _: Callable[[str], str]) -> str:

@@ -21,34 +21,13 @@ from ..profile.devices import usable_devices
 from ..profile.profile import Limits, Profile
 from ..seccomp import FilterRules
 from ..spec import RunSpec
+from . import mounts
 from .caches import outermost
 from .folders import own_code
 from .host import Host, path_and_parents
-from .mask_layer import MOUNT_POINTS
+from .mask_layer import MOUNT_POINTS, path_prefixes
 from .masks import hidden_paths
-from .mounts import (
-    LINKED,
-    PLAYGROUND,
-    PROJECT,
-    AgentSettings,
-    BindMounts,
-    CacheFolders,
-    Device,
-    DevicesAndProcesses,
-    HiddenPath,
-    MaskedFolder,
-    Mount,
-    OverlaidFolder,
-    OverlayMethod,
-    OverlayMount,
-    PinnedFolder,
-    PlainCaches,
-    ReadOnlyBind,
-    ReadOnlyRoot,
-    SeparatePlayground,
-    UnrecordedFolder,
-    WritableFolder,
-)
+from .mounts import BindMounts, Mount, OverlayMount
 from .projects import secrets_of_others
 
 # No clean-up begins by itself, to be settled half finished, and git removes nothing that it cannot
@@ -112,16 +91,14 @@ class Plan(NamedTuple):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        kinds = (MaskedFolder, OverlaidFolder, CacheFolders, PlainCaches, AgentSettings)
-        layered = (mount for mount in self.mounts if isinstance(mount, kinds))
+        layered = (mount for mount in self.mounts if isinstance(mount, mounts.WITH_OVERLAYS))
         return [overlay for mount in layered for overlay in mount.overlay_mounts()]
 
     def open_caches(self) -> None:
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
-            plain = [mount for mount in self.mounts if isinstance(mount, PlainCaches)]
-            kinds = (CacheFolders, PlainCaches, AgentSettings)
-            layered = [mount for mount in self.mounts if isinstance(mount, kinds)]
+            plain = [mount for mount in self.mounts if isinstance(mount, mounts.PlainCaches)]
+            layered = [mount for mount in self.mounts if isinstance(mount, mounts.WITH_PARTS)]
             self.caches.open(
                 [part for mount in layered for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
@@ -129,7 +106,9 @@ class Plan(NamedTuple):
 
     def notices(self) -> list[str]:
         """Return, in English for a model, why commands cannot write to the project."""
-        found = [mount.notice() for mount in self.mounts if isinstance(mount, UnrecordedFolder)]
+        found = [
+            mount.notice() for mount in self.mounts if isinstance(mount, mounts.UnrecordedFolder)
+        ]
         if not found and not _may_write(self.project):
             found.append(
                 f"{self.project} belongs to another user. Root has no special rights in the "
@@ -139,12 +118,9 @@ class Plan(NamedTuple):
 
     def describe(self) -> list[str]:
         """Return sentences for the user: about the network, then about each mount."""
-        mounts = filter(None, (mount.describe() for mount in self.mounts))
-        return [self.describe_network(), *self.describe_keys(), *mounts]
-
-    def describe_keys(self) -> list[str]:
-        text = _("Your ssh-agent signs for the command when it logs in somewhere.")
-        return [text] if self.ssh_agent else []
+        sentences = filter(None, (mount.describe() for mount in self.mounts))
+        keys = _("Your ssh-agent signs for the command when it logs in somewhere.")
+        return [self.describe_network(), *([keys] if self.ssh_agent else []), *sentences]
 
     def describe_network(self) -> str:
         if self.by_host:
@@ -160,7 +136,7 @@ class PlanInputs(NamedTuple):
     profile: Profile
     paths: Paths
     host: Host
-    method: OverlayMethod
+    method: mounts.OverlayMethod
     # In a user namespace a folder cannot be separated from what is mounted in it, so it cannot get
     # an overlay.
     mounts_are_locked: bool
@@ -195,22 +171,22 @@ class PlanBuilder:
 
     def roots(self) -> list[Mount]:
         """Return mounts for the project and linked folders."""
-        mounts: list[Mount] = []
+        made: list[Mount] = []
         overlay = self.inputs.overlay
         for name, root in zip(overlay.overlay_map, overlay.roots, strict=True):
-            what = PROJECT if root.path == self.project else LINKED
+            what = mounts.PROJECT if root.path == self.project else mounts.LINKED
             shown = self.shown(root.path)
             listening = self.host.sockets_below(root.path)
             if self.inputs.spec.agent.tools:
-                mounts.append(ReadOnlyRoot(root.path, shown))
-                mounts += self.hide(listening)
+                made.append(mounts.ReadOnlyRoot(root.path, shown))
+                made += self.hide(listening)
                 continue
             if not self.can_overlay(root.path):
-                mounts.append(UnrecordedFolder(root.path, what, shown))
-                mounts += self.hide(listening)
+                made.append(mounts.UnrecordedFolder(root.path, what, shown))
+                made += self.hide(listening)
                 continue
-            mounts.append(
-                OverlaidFolder(
+            made.append(
+                mounts.OverlaidFolder(
                     root.path,
                     tuple(root.lowers),
                     overlay.upper(name),
@@ -223,24 +199,24 @@ class PlanBuilder:
                 )
             )
             mounted = self.host.mounted_below(root.path)
-            mounts += [ReadOnlyBind(point, self.shown(point)) for point in mounted]
+            made += [mounts.ReadOnlyBind(point, self.shown(point)) for point in mounted]
             # Sockets below an overlay are out of reach, but not those on other mounts.
-            mounts += self.hide(s for s in listening if is_inside(s, *mounted))
-        return mounts
+            made += self.hide(s for s in listening if is_inside(s, *mounted))
+        return made
 
     def devices(self) -> list[Mount]:
         """Return the sandbox's own /dev and /proc, and the devices that the profile names."""
         named = self.inputs.profile.devices
         found = usable_devices(named) if named else []
-        own = DevicesAndProcesses(is_root=os.getuid() == 0, has_devices=bool(found))
-        return [own, *map(Device, found)]
+        own = mounts.DevicesAndProcesses(is_root=os.getuid() == 0, has_devices=bool(found))
+        return [own, *map(mounts.Device, found)]
 
     def own_code(self) -> list[Mount]:
         """Protect the program's own code if its checkout is the project: a command that changed it
         would run outside the sandbox the next time."""
         roots = [root.path for root in self.inputs.overlay.roots]
         return [
-            ReadOnlyBind(path, self.shown(path))
+            mounts.ReadOnlyBind(path, self.shown(path))
             for path in own_code()
             if is_inside(path, *roots) and os.path.exists(path)
         ]
@@ -260,14 +236,18 @@ class PlanBuilder:
             upper, work = overlay.playground_upper, overlay.playground_work
             lowers, number = (self.playground,), self.next_number()
             folders = (shown, lowers, upper, work)
-            return [SeparatePlayground(*folders, PLAYGROUND, inputs.method, self.runtime, number)]
-        mounts: list[Mount] = [WritableFolder(shown, self.playground, PLAYGROUND)]
+            return [
+                mounts.SeparatePlayground(
+                    *folders, mounts.PLAYGROUND, inputs.method, self.runtime, number
+                )
+            ]
+        made: list[Mount] = [mounts.WritableFolder(shown, self.playground, mounts.PLAYGROUND)]
         for socket in self.host.sockets_below(self.playground):
             name = socket[len(self.playground) + 1 :]
             *around, _itself = path_prefixes(name)
-            mounts += [PinnedFolder(f"{shown}/{f}", f"{self.playground}/{f}") for f in around]
-            mounts.append(HiddenPath(f"{shown}/{name}", is_folder=False))
-        return mounts
+            made += [mounts.PinnedFolder(f"{shown}/{f}", f"{self.playground}/{f}") for f in around]
+            made.append(mounts.HiddenPath(f"{shown}/{name}", is_folder=False))
+        return made
 
     @cached_property
     def _is_separate(self) -> bool:
@@ -285,10 +265,10 @@ class PlanBuilder:
         )
 
     def hide(self, paths: Iterable[str]) -> list[Mount]:
-        return [HiddenPath(self.shown(path) or path, os.path.isdir(path)) for path in paths]
+        return [mounts.HiddenPath(self.shown(path) or path, os.path.isdir(path)) for path in paths]
 
     def can_overlay(self, folder: str) -> bool:
-        if self.inputs.method is OverlayMethod.NONE:
+        if self.inputs.method is mounts.OverlayMethod.NONE:
             return False
         if folder == "/" or is_inside(folder, "/proc", "/sys"):
             return False
@@ -296,10 +276,10 @@ class PlanBuilder:
 
     def plain_caches(
         self, layers: CacheLayers, names: Iterable[str], linked_in: str = ""
-    ) -> PlainCaches:
+    ) -> mounts.PlainCaches:
         """Return the mount of the folder with the caches that the user does not have."""
         method, number = self.inputs.method, self.next_number()
-        return PlainCaches(layers, tuple(names), linked_in, method, self.runtime, number)
+        return mounts.PlainCaches(layers, tuple(names), linked_in, method, self.runtime, number)
 
     def next_number(self) -> int:
         """Return the number of another overlay of this run."""
@@ -311,15 +291,14 @@ class PlanBuilder:
         self._layers += 1
         return self._layers - 1
 
-    def plan(self, mounts: Sequence[Mount], environment: dict[str, str], folder: str) -> Plan:
-        """Return the plan of a command that starts in `folder`."""
+    def plan(self, given: Sequence[Mount], environment: dict[str, str], folder: str) -> Plan:
         network, profile = self.inputs.spec.network, self.inputs.profile
         return Plan(
             project=self.project,
             working_dir=folder,
             network=network,
-            mounts=tuple(mounts),
-            environment={**environment, **self._git_settings(environment, mounts), "PWD": folder},
+            mounts=tuple(given),
+            environment={**environment, **self._git_settings(environment, given), "PWD": folder},
             limits=profile.limits,
             # By host, there is no other network than our own sockets.
             rules=FilterRules.of(profile, network=network and not self.inputs.spec.by_host),
@@ -330,7 +309,7 @@ class PlanBuilder:
         )
 
     def _git_settings(
-        self, environment: Mapping[str, str], mounts: Sequence[Mount]
+        self, environment: Mapping[str, str], given: Sequence[Mount]
     ) -> dict[str, str]:
         """Return variables with settings for git: those above, and that it clones a folder that has
         an overlay as it clones from a server.
@@ -342,29 +321,22 @@ class PlanBuilder:
         folders: list[str] = []
         if self.inputs.mounts_are_locked:
             folders += [self.shown(root.path) or root.path for root in self.inputs.overlay.roots]
-            folders += [mount.folder for mount in mounts if isinstance(mount, SeparatePlayground)]
-        caches = (m for m in mounts if isinstance(m, CacheFolders | PlainCaches))
+            folders += [
+                mount.folder for mount in given if isinstance(mount, mounts.SeparatePlayground)
+            ]
+        caches = (m for m in given if isinstance(m, mounts.CacheFolders | mounts.PlainCaches))
         folders += [path for mount in caches for path in mount.paths()]
         # git decodes the address.
         places = {path: path.replace("%", "%25") for path in outermost(folders)}
         settings = [(f"url.file://{place}.insteadOf", path) for path, place in places.items()]
         settings += _GIT_SETTINGS
-        first = _number(environment.get("GIT_CONFIG_COUNT", ""))
+        given_count = environment.get("GIT_CONFIG_COUNT", "")
+        first = int(given_count) if given_count.isdecimal() else 0
         made = {"GIT_CONFIG_COUNT": str(first + len(settings))}
         for number, (key, value) in enumerate(settings, first):
             made[f"GIT_CONFIG_KEY_{number}"] = key
             made[f"GIT_CONFIG_VALUE_{number}"] = value
         return made
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
-
-
-def path_prefixes(path: str) -> list[str]:
-    """Return the folders that lead to a relative path, and the path itself as the last."""
-    parts = path.split("/")
-    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 def _check_visible(overlay: Overlay, hidden: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make programs in a sandbox look names up with us: the files of the resolver, and no proxies."""
+"""Make programs in a sandbox look names up with us: the files of the resolver, and no proxies; and
+have ssh log in with the user's ssh-agent. See network/names.py and network/ssh.py."""
 
 from __future__ import annotations
 
@@ -9,11 +10,15 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from .mounts import Mount, ResolverFile
+from .mounts import Mount, ReadOnlyBind, ResolverFile
 
-# Where names are answered inside: see network/names.py.
+# Where names are answered inside.
 SERVER = "198.18.0.1"
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+# What ssh needs.
+SSH_FOLDER = "/run/ssh"
+_SSH_CONFIG = "/etc/ssh/ssh_config"
+_INCLUDE = r"(?im)^[ \t]*Include\b.*\n?"
 
 
 def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
@@ -47,3 +52,26 @@ def _nsswitch(file: str) -> str:
 
 def without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if name.lower() not in PROXIES}
+
+
+def agent_folder(runtime: Path, run_id: str) -> Path:
+    """Return the folder of a run that has the agent's socket in it."""
+    return runtime / f"ssh-{run_id}"
+
+
+def ssh_files(runtime: Path, run_id: str, root: str = "") -> list[Mount]:
+    """Return mounts of the agent's folder, and of a configuration in place of that of the system in
+    `root`: the user's own is hidden, together with the keys."""
+    made: list[Mount] = [ReadOnlyBind(str(agent_folder(runtime, run_id)), SSH_FOLDER)]
+    file = f"{root}{_SSH_CONFIG}"
+    if os.path.isfile(file) and not os.path.islink(file):
+        own = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+        # The first value of a setting counts. ssh refuses to include the system's other files:
+        # inside, they are nobody's. What they say of a host is in ours: ssh was asked outside.
+        text = f"Include {SSH_FOLDER}/config\n{re.sub(_INCLUDE, '', own)}"
+        made.append(ResolverFile(f"{runtime}/ssh_config", text, _SSH_CONFIG))
+    return made
+
+
+def ssh_variables() -> dict[str, str]:
+    return {"SSH_AUTH_SOCK": f"{SSH_FOLDER}/agent"}

@@ -9,31 +9,14 @@ from ... import N_
 from ...errors import RootfsError
 from ...paths import is_inside, real_path
 from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
+from ..plan import mounts
 from ..plan.caches import rootfs_caches
-from ..plan.mask_layer import spec_for
-from ..plan.mounts import (
-    EmptyFolder,
-    HiddenPath,
-    MaskedFolder,
-    Mount,
-    OverlayMethod,
-    ReadOnlyBind,
-    RootfsSystem,
-    SealedFolder,
-)
-from ..plan.plan import Plan, PlanBuilder, PlanInputs, path_prefixes
-from ..plan.resolver import resolver_files
-from ..plan.ssh import ssh_files, ssh_variables
+from ..plan.mask_layer import path_prefixes, spec_for
+from ..plan.mounts import Mount
+from ..plan.plan import Plan, PlanBuilder, PlanInputs
+from ..plan.resolver import resolver_files, ssh_files, ssh_variables
+from . import paths
 from .files import MOUNT_POINTS, RESOLVER
-from .paths import (
-    PLAYGROUND,
-    SKILLS,
-    PathMap,
-    find_working_dir_inside,
-    folder_in,
-    rootfs_environment,
-    skills_folder,
-)
 from .store import Installed
 
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -44,31 +27,31 @@ def make_rootfs_plan(inputs: PlanInputs, rootfs: Installed) -> Plan:
     here."""
     profile = inputs.profile
     builder = _RootfsBuilder(inputs, rootfs)
-    mounts: list[Mount] = [*builder.system(), *builder.devices()]
-    mounts += [EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
-    mounts += [EmptyFolder("/run", 1 << 20, writable=False)]
+    made: list[Mount] = [*builder.system(), *builder.devices()]
+    made += [mounts.EmptyFolder(folder, profile.limits.tmp) for folder in _SCRATCH]
+    made += [mounts.EmptyFolder("/run", 1 << 20, writable=False)]
     if inputs.spec.by_host:
-        mounts += resolver_files(inputs.paths.runtime, rootfs.folder)
+        made += resolver_files(inputs.paths.runtime, rootfs.folder)
         if inputs.spec.ssh_agent:
-            mounts += ssh_files(inputs.paths.runtime, inputs.overlay.run_id, rootfs.folder)
+            made += ssh_files(inputs.paths.runtime, inputs.overlay.run_id, rootfs.folder)
     elif inputs.spec.network:
-        mounts += builder.resolver()
+        made += builder.resolver()
     caches = rootfs_caches(profile)
-    mounts += builder.caches_for(tuple(caches.values()))
-    mounts += builder.playground_at(PLAYGROUND)
-    mounts += builder.extra_ro_binds()
-    mounts += builder.roots()
-    mounts += builder.own_code()
-    mounts += builder.hidden_in_roots()
-    mounts += [SealedFolder("/dev")]
+    made += builder.caches_for(tuple(caches.values()))
+    made += builder.playground_at(paths.PLAYGROUND)
+    made += builder.extra_ro_binds()
+    made += builder.roots()
+    made += builder.own_code()
+    made += builder.hidden_in_roots()
+    made += [mounts.SealedFolder("/dev")]
     environment = {variable: f"{PLAIN_CACHES}/{name}" for variable, name in caches.items()}
     has_proxies = inputs.spec.network and not inputs.spec.by_host
-    environment |= rootfs_environment(profile, inputs.environ, network=has_proxies)
+    environment |= paths.rootfs_environment(profile, inputs.environ, network=has_proxies)
     environment |= ssh_variables() if inputs.spec.ssh_agent else {}
-    folder = find_working_dir_inside(
+    folder = paths.find_working_dir_inside(
         inputs.spec.working_dir, builder.places, inputs.paths, rootfs.folder, builder.hidden
     )
-    return builder.plan(mounts, environment, folder)
+    return builder.plan(made, environment, folder)
 
 
 class _RootfsBuilder(PlanBuilder):
@@ -79,8 +62,8 @@ class _RootfsBuilder(PlanBuilder):
         home, profile = inputs.paths.real_home, inputs.profile
         named = [home + path[1:] if path[0] == "~" else path for path in profile.extra_ro_binds]
         self._extra = tuple(path for path in map(os.path.realpath, named) if os.path.isdir(path))
-        self._skills = skills_folder(profile, inputs.paths)
-        self.places = PathMap.of(inputs.paths, self.project, (*linked, *self._extra))
+        self._skills = paths.skills_folder(profile, inputs.paths)
+        self.places = paths.PathMap.of(inputs.paths, self.project, (*linked, *self._extra))
 
     def shown(self, path: str) -> str:
         return self.places.to_inside(path) or path
@@ -88,12 +71,12 @@ class _RootfsBuilder(PlanBuilder):
     def system(self) -> list[Mount]:
         """Return mounts for `/`. It is read-only, so a mask layer adds mount points it lacks."""
         folder, title = self._rootfs.folder, self._rootfs.title
-        mounts: list[Mount] = [RootfsSystem(folder, title)]
+        made: list[Mount] = [mounts.RootfsSystem(folder, title)]
         points = [*MOUNT_POINTS, *(path.lstrip("/") for path in self.places.linked)]
-        missing = [point for point in points if folder_in(folder, point) != f"/{point}"]
+        missing = [point for point in points if paths.folder_in(folder, point) != f"/{point}"]
         if missing:
             method = self.inputs.method
-            if method is OverlayMethod.NONE:
+            if method is mounts.OverlayMethod.NONE:
                 raise RootfsError(
                     N_("{folder} has no folder {name}, and no overlay can be mounted here."),
                     N_("Create it: mkdir -p {folder}/{name}"),
@@ -102,8 +85,10 @@ class _RootfsBuilder(PlanBuilder):
                 )
             added = {prefix for point in missing for prefix in path_prefixes(point)}
             spec = spec_for(folder, (), tuple(sorted(added)))
-            mounts.append(MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/"))
-        return mounts
+            made.append(
+                mounts.MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/")
+            )
+        return made
 
     def caches_for(self, names: tuple[str, ...]) -> list[Mount]:
         """Return the mount of the project's caches for this system. They are not in the home
@@ -118,8 +103,8 @@ class _RootfsBuilder(PlanBuilder):
         """Return mounts for what the profile shows of this computer, without what is hidden."""
         binds = [(path, path) for path in self._extra]
         if self._skills:
-            binds.append((self._skills, SKILLS))
-        mounts: list[Mount] = []
+            binds.append((self._skills, paths.SKILLS))
+        made: list[Mount] = []
         for path, shown in binds:
             if is_inside(path, *self.hidden):
                 raise RootfsError(
@@ -127,11 +112,11 @@ class _RootfsBuilder(PlanBuilder):
                     N_("Remove it from the profile, or add it to `show`."),
                     path=path,
                 )
-            mounts.append(ReadOnlyBind(path, shown))
+            made.append(mounts.ReadOnlyBind(path, shown))
             inside = [name for name in self.hidden if is_inside(name, path)]
             for name in (*filter(os.path.lexists, inside), *self.host.sockets_below(path)):
-                mounts.append(HiddenPath(shown + name[len(path) :], os.path.isdir(name)))
-        return mounts
+                made.append(mounts.HiddenPath(shown + name[len(path) :], os.path.isdir(name)))
+        return made
 
     def resolver(self) -> list[Mount]:
         if not os.path.isfile(self.host.resolver):
@@ -143,4 +128,4 @@ class _RootfsBuilder(PlanBuilder):
                 N_("Create an empty file with that name."),
                 file=inside,
             )
-        return [ReadOnlyBind(self.host.resolver, f"/{RESOLVER}")]
+        return [mounts.ReadOnlyBind(self.host.resolver, f"/{RESOLVER}")]

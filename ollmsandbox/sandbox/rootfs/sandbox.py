@@ -17,16 +17,9 @@ from ...paths import Paths
 from ..launch import LaunchPrograms, launch
 from ..limits import DiskWatch, watch_limits
 from ..output import Sink, readable
+from ..plan import mounts
 from ..plan.host import Host
-from ..plan.mounts import (
-    DevicesAndProcesses,
-    EmptyFolder,
-    Mount,
-    ReadOnlyBind,
-    RootfsSystem,
-    SealedFolder,
-    WritableFolder,
-)
+from ..plan.mounts import Mount
 from ..plan.plan import Plan
 from ..probe.probe import Capabilities
 from ..process import Result, Running, Sinks
@@ -54,12 +47,7 @@ class RootfsSandbox:
     found: Capabilities
 
     async def run_own(
-        self,
-        argv: Sequence[str],
-        *,
-        writable: bool,
-        network: bool,
-        sink: Sink | None = None,
+        self, argv: Sequence[str], *, writable: bool, network: bool, sink: Sink | None = None
     ) -> Result:
         """Run a program of the root file system, which is `/` for it."""
         plan = self._own_plan(writable=writable, network=network)
@@ -68,17 +56,18 @@ class RootfsSandbox:
     def _own_plan(self, *, writable: bool, network: bool) -> Plan:
         profile = read_profile(DEFAULT_PROFILE, self.paths.profiles, self.paths.cache)
         whole = str(self.folder)
-        system: Mount = RootfsSystem(whole, _TITLE)
+        system: Mount = mounts.RootfsSystem(whole, _TITLE)
         if writable:
-            system = WritableFolder("/", whole, _TITLE)
-        mounts = [system, DevicesAndProcesses(is_root=os.getuid() == 0)]
-        mounts += [
-            EmptyFolder(name, profile.limits.tmp) for name in ("/tmp", "/var/tmp", "/dev/shm")
+            system = mounts.WritableFolder("/", whole, _TITLE)
+        made = [system, mounts.DevicesAndProcesses(is_root=os.getuid() == 0)]
+        made += [
+            mounts.EmptyFolder(name, profile.limits.tmp)
+            for name in ("/tmp", "/var/tmp", "/dev/shm")
         ]
-        mounts += [EmptyFolder("/run", _MiB, writable=False), SealedFolder("/dev")]
+        made += [mounts.EmptyFolder("/run", _MiB, writable=False), mounts.SealedFolder("/dev")]
         resolver = Host().resolver
         if network and os.path.isfile(resolver):
-            mounts.append(ReadOnlyBind(resolver, f"/{RESOLVER}"))
+            made.append(mounts.ReadOnlyBind(resolver, f"/{RESOLVER}"))
         environment = {"HOME": "/root", "PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         if network:
             environment |= proxy_variables(self.environ)
@@ -86,7 +75,7 @@ class RootfsSandbox:
             project="",
             working_dir="/",
             network=network,
-            mounts=tuple(mounts),
+            mounts=tuple(made),
             environment=environment,
             limits=profile.limits._replace(time=_TIME, disk=_DISK),
             rules=FilterRules(unix_sockets=profile.unix_sockets and not network, netlink=True),
@@ -106,14 +95,16 @@ class RootfsSandbox:
         return await self._run(self._host_plan(disk), argv, stdin=stdin, sink=sink, watched=True)
 
     def _host_plan(self, disk: int) -> Plan:
-        mounts: list[Mount] = [ReadOnlyBind(name) for name in _PROGRAMS if os.path.exists(name)]
-        mounts += [DevicesAndProcesses(is_root=os.getuid() == 0), SealedFolder("/dev")]
-        mounts += [WritableFolder(_TARGET, str(self.folder), _TITLE), SealedFolder("/")]
+        made: list[Mount] = [
+            mounts.ReadOnlyBind(name) for name in _PROGRAMS if os.path.exists(name)
+        ]
+        made += [mounts.DevicesAndProcesses(is_root=os.getuid() == 0), mounts.SealedFolder("/dev")]
+        made += [mounts.WritableFolder(_TARGET, str(self.folder), _TITLE), mounts.SealedFolder("/")]
         return Plan(
             project="",
             working_dir=_TARGET,
             network=False,
-            mounts=tuple(mounts),
+            mounts=tuple(made),
             environment={"PATH": self.environ.get("PATH", os.defpath), "LC_ALL": "C"},
             limits=Limits(time=_TIME, disk=disk, memory=1 << 30, processes=64),
             rules=FilterRules(unix_sockets=False, netlink=False),

@@ -10,7 +10,7 @@ from support.servers.world import in_world
 
 from ollmsandbox.sandbox.network.ssh import may_pass
 from ollmsandbox.sandbox.plan.mounts import ResolverFile
-from ollmsandbox.sandbox.plan.ssh import INSIDE, ssh_files
+from ollmsandbox.sandbox.plan.resolver import SSH_FOLDER, ssh_files
 
 
 def test_git_fetches_and_pushes_with_the_agent(tmp_path: Path) -> None:
@@ -156,5 +156,5 @@ def test_the_systems_configuration_includes_nothing_inside(tmp_path: Path) -> No
     )
     _folder, config = ssh_files(tmp_path / "runtime", "1", str(tmp_path))
     assert isinstance(config, ResolverFile)
-    expected = f"Include {INSIDE}/config\n# Include this\nHost *\n  SendEnv LANG\n"
+    expected = f"Include {SSH_FOLDER}/config\n# Include this\nHost *\n  SendEnv LANG\n"
     assert config.text == expected
