@@ -314,9 +314,8 @@ def quick_mirror(tier: int, repository: str) -> Iterator[Mirror]:
 
 def prepare(person: Person, served: Mirror, **options: Any) -> InstallResult:
     settings = options.pop("settings", served.settings)
-    given = {name: options.pop(name) for name in ("limits", "largest") if name in options}
     person._copy_probe()
-    rootfs = Rootfs(person.paths, person.environ, settings, **given)
+    rootfs = Rootfs(person.paths, person.environ, settings)
     return loop.run(rootfs.prepare(**options))
 
 

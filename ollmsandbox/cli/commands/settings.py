@@ -12,19 +12,14 @@ from ...errors import OllmSandboxError
 from ...paths import Paths
 from ...project.projects import ProjectManager
 from ...project.settings import ALL
-from ...sandbox.rootfs.settings import (
-    SETTINGS,
-    load_rootfs_settings,
-    save_rootfs_settings,
-    setting_names,
-)
+from ...sandbox.rootfs.settings import SETTINGS, load_rootfs_settings, save_rootfs_settings
 
 _ROOTFS = "rootfs-"
 
 
 def settings(given: argparse.Namespace) -> int:
     paths = Paths.from_environ(os.environ)
-    rootfs = [f"{_ROOTFS}{name}" for name in setting_names()]
+    rootfs = [f"{_ROOTFS}{name}" for name in SETTINGS]
     if given.name in rootfs:
         return _of_rootfs(paths, given.name.removeprefix(_ROOTFS), given.value)
     with closing(ProjectManager(paths)) as manager:
@@ -32,8 +27,8 @@ def settings(given: argparse.Namespace) -> int:
             for setting in ALL:
                 print(f"{setting.name} = {setting.read(manager)}  ({setting.what})")
             found = asdict(load_rootfs_settings(paths.config))
-            for one in SETTINGS:
-                print(f"{_ROOTFS}{one.name} = {found[one.name]}  ({one.what})")
+            for name, (_pattern, what) in SETTINGS.items():
+                print(f"{_ROOTFS}{name} = {found[name]}  ({what})")
             return 0
         known = {setting.name: setting for setting in ALL}
         if given.name not in known:

@@ -26,17 +26,10 @@ from ...loop import in_daemon
 from ...net.http import CancellableSockets
 from ...paths import Paths
 from ..probe.probe import probe
+from . import packages
 from .extract import ArchiveLimits, extract_rootfs, make_safe
 from .files import add_user, prepare_mount_points, read_inside, write_inside
 from .mirror import FLAVOR, UnreachableError, without_password
-from .packages import (
-    KNOWN_PROGRAMS,
-    TIERS,
-    install_packages,
-    missing_packages,
-    program_versions,
-    save_program_versions,
-)
 from .release import (
     Release,
     branch_of,
@@ -190,46 +183,22 @@ class InstallResult:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class InstallContext:
-    """The settings, folders and limits of an installation."""
+@dataclass
+class Installation:
+    _worker: Worker
+    _paths: Paths
+    _environ: Mapping[str, str]
+    _settings: RootfsSettings
+    _store: RootfsStore
+    _tier: packages.Tier
+    _tarball: Path | None
 
-    paths: Paths
-    environ: Mapping[str, str]
-    settings: RootfsSettings
-    store: RootfsStore
-    limits: ArchiveLimits
-    largest: int
-
-    def fetch(
-        self,
-        release: Release,
-        progress: Callable[[int, int | None], None],
-        sockets: CancellableSockets,
-    ) -> Path:
-        return download_rootfs(release, self.store.downloads, progress, self.largest, sockets)
-
-    def sandbox(self, folder: Path) -> RootfsSandbox:
-        found = probe(self.paths, self.environ)
+    def _sandbox(self, folder: Path) -> RootfsSandbox:
+        found = probe(self._paths, self._environ)
         if not found.can_wrap:
             cause, remedy = found.why_not()
             raise RootfsError(N_("Commands cannot be sandboxed here: {cause}"), remedy, cause=cause)
-        return RootfsSandbox(folder, self.paths, self.environ, found)
-
-
-class Installation:
-    def __init__(
-        self,
-        context: InstallContext,
-        progress: Callable[[InstallProgress], None] | None,
-        tier: int,
-        tarball: Path | None,
-    ) -> None:
-        self._context = context
-        self._store = context.store
-        self._worker = Worker(progress)
-        self._tier = TIERS[tier]
-        self._tarball = tarball
+        return RootfsSandbox(folder, self._paths, self._environ, found)
 
     async def run(self) -> InstallResult:
         async with contextlib.AsyncExitStack() as closing:
@@ -252,7 +221,7 @@ class Installation:
             release = found
         self._check_room()
         # Download nothing if nothing could run in it.
-        await self._worker.in_thread(self._context.sandbox, self._store.folder)
+        await self._worker.in_thread(self._sandbox, self._store.folder)
         if release is not None:
             tarball = await self._fetch(release)
         else:
@@ -263,7 +232,8 @@ class Installation:
         try:
             installed = await self._build(built, tarball, release)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(_remove, built))
+            with contextlib.suppress(FileNotFoundError):  # it may already be in place
+                await asyncio.shield(asyncio.to_thread(trees.remove_path, built))
             raise
         await self._worker.in_thread(self._store.forget_downloads)
         await self._worker.in_thread(self._store.sweep)
@@ -272,7 +242,7 @@ class Installation:
 
     async def _look(self, current: Installed | None) -> Release | InstallResult:
         """Return the release to install, or a result if there is nothing to do."""
-        settings = self._context.settings
+        settings = self._settings
         self._worker.report(Step.LOOK)
         if current and settings.version and self._is_ready(current, settings.version):
             return await self._nothing_to_do(current)
@@ -297,7 +267,7 @@ class Installation:
     def _is_older(self, release: Release, current: Installed) -> bool:
         """Return whether the mirror is outdated. A version or branch that the user chose is
         installed even if it is older, and so is a release in place of `edge`."""
-        settings = self._context.settings
+        settings = self._settings
         newest = not settings.version and settings.branch == RootfsSettings.branch
         released = branch_of(current.version) != "edge"
         return (
@@ -305,26 +275,28 @@ class Installation:
         )
 
     async def _build(self, built: Path, tarball: Path, release: Release | None) -> Installed:
-        sandbox = await self._worker.in_thread(self._context.sandbox, built)
+        sandbox = await self._worker.in_thread(self._sandbox, built)
         self._worker.report(Step.UNPACK)
         await extract_rootfs(
             sandbox,
             tarball,
-            self._context.limits,
+            ArchiveLimits(),
             lambda done, total: self._worker.report(Step.UNPACK, done, total),
         )
         await self._worker.in_thread(prepare_mount_points, built)
         version = release.version if release else alpine_version(built)
-        missing = missing_packages(built, self._tier.packages)
-        mirror = self._context.settings.mirror
+        missing = packages.missing_packages(built, self._tier.packages)
+        mirror = self._settings.mirror
         self._name_mirror(built, mirror, version)
         if missing:
             self._worker.report(Step.PACKAGES, 0, len(missing))
-            await install_packages(sandbox, missing, self._on_apk_output)
+            await packages.install_packages(sandbox, missing, self._on_apk_output)
         self._worker.report(Step.FINISH)
         # Commands can read it from now on.
         self._name_mirror(built, without_password(mirror), version)
-        save_program_versions(built, await program_versions(sandbox, KNOWN_PROGRAMS))
+        packages.save_program_versions(
+            built, await packages.program_versions(sandbox, packages.KNOWN_PROGRAMS)
+        )
         await make_safe(sandbox)
         return await self._worker.in_thread(self._put_in_place, built, version)
 
@@ -352,8 +324,9 @@ class Installation:
         def report(done: int, total: int | None) -> None:
             self._worker.report(Step.FETCH, done, total)
 
+        folder = self._store.downloads
         return await self._worker.online(
-            lambda sockets: self._context.fetch(release, report, sockets)
+            lambda sockets: download_rootfs(release, folder, report, sockets=sockets)
         )
 
     async def _nothing_to_do(self, current: Installed, *notices: str) -> InstallResult:
@@ -388,10 +361,3 @@ class Installation:
         lines = data.decode("utf-8", "replace").strip().splitlines()
         if lines:
             self._worker.report(Step.PACKAGES, text=lines[-1][:200])
-
-
-def _remove(built: Path) -> None:
-    # It may already be in place.
-    with contextlib.suppress(FileNotFoundError):
-        trees.empty(built)
-        built.rmdir()

@@ -81,7 +81,6 @@ def pieces(answer: requests.Response, url: str) -> Iterator[bytes]:
 
 
 def fetch(url: str, sockets: CancellableSockets | None = None) -> bytes:
-    """Return a small document."""
     with get(url, sockets=sockets) as answer:
         content = b""
         for piece in pieces(answer, url):

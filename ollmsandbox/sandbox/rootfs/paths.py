@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ...errors import WorkingDirError
+from ...files.dirfd import follow_links
 from ...paths import Paths, is_inside
 from ..output import Sink
 from ..plan.folders import EMPTY_FOLDERS, may_enter
@@ -116,7 +117,6 @@ class PathRewriter:
 
 @asynccontextmanager
 async def rewrite_paths(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
-    """Rewrite the paths in both streams."""
     assert sinks.stdout is not None
     assert sinks.stderr is not None
     stdout, stderr = PathRewriter(sinks.stdout, project), PathRewriter(sinks.stderr, project)
@@ -125,10 +125,6 @@ async def rewrite_paths(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
     finally:
         await stdout.end()
         await stderr.end()
-
-
-# The kernel's limit.
-_MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -202,29 +198,15 @@ def find_working_dir_inside(
 
 def folder_in(rootfs: str, path: str) -> str | None:
     """Return a folder's path with links resolved as they are inside, or None if there is none."""
-    rest = [part for part in path.split("/") if part][::-1]
-    here: list[str] = []
-    links = 0
-    while rest:
-        part = rest.pop()
-        if part in (".", ".."):
-            del here[len(here) - (part == "..") :]
-            continue
-        whole = "/".join((rootfs, *here, part))
-        try:
-            mode = os.lstat(whole).st_mode
-        except (OSError, ValueError):
-            return None
-        if stat.S_ISLNK(mode):
-            links += 1
-            target = os.readlink(whole)
-            if links > _MOST_LINKS:
-                return None
-            if target.startswith("/"):
-                here = []
-            rest += [one for one in target.split("/") if one][::-1]
-        elif stat.S_ISDIR(mode):
-            here.append(part)
-        else:
-            return None
-    return "/" + "/".join(here)
+
+    def target_of(place: str) -> str | None:
+        whole = rootfs + place
+        mode = os.lstat(whole).st_mode
+        if not stat.S_ISLNK(mode) and not stat.S_ISDIR(mode):
+            raise NotADirectoryError(whole)
+        return os.readlink(whole) if stat.S_ISLNK(mode) else None
+
+    try:
+        return follow_links(path, target_of)
+    except (OSError, ValueError):
+        return None

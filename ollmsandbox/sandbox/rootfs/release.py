@@ -18,16 +18,7 @@ from ...config.yaml_reader import Value, YamlSource, parse_yaml
 from ...errors import RootfsError, Sentence
 from ...net.http import CancellableSockets
 from ...paths import make_folder
-from .mirror import (
-    FLAVOR,
-    OTHER_MIRROR,
-    MissingError,
-    UnreachableError,
-    fetch,
-    get,
-    pieces,
-    without_password,
-)
+from . import mirror
 from .settings import RootfsSettings
 
 ARCH_MAP = {
@@ -92,7 +83,7 @@ def find_release(
     """Return the newest release of the branch, or the version that the user chose."""
     try:
         return _find(settings, arch, sockets)
-    except MissingError as error:
+    except mirror.MissingError as error:
         if not settings.version:
             raise
         raise RootfsError(
@@ -110,7 +101,7 @@ def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | Non
     branch = branch_of(settings.version) if settings.version else settings.branch
     folder = f"{settings.mirror}/{branch}/releases/{arch}"
     for entry in _read_list(f"{folder}/{_LIST}", sockets):
-        if entry["flavor"] == FLAVOR:
+        if entry["flavor"] == mirror.FLAVOR:
             release = _release(entry, folder, arch)
             if settings.version in ("", release.version):
                 return release
@@ -119,20 +110,22 @@ def _find(settings: RootfsSettings, arch: str, sockets: CancellableSockets | Non
     raise RootfsError(
         N_("{address}/{list} does not list {name}."),
         N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
-        address=without_password(folder),
+        address=mirror.without_password(folder),
         list=_LIST,
-        name=FLAVOR,
+        name=mirror.FLAVOR,
     )
 
 
 def _read_list(url: str, sockets: CancellableSockets | None) -> list[dict[str, str]]:
-    text = fetch(url, sockets)
+    text = mirror.fetch(url, sockets)
     try:
         root = parse_yaml(text.decode(), YamlSource(RootfsError))
         return [_texts(item) for item in root.items()] if root else []
     except (UnicodeDecodeError, RootfsError) as error:
         raise RootfsError(
-            N_("{address} is not a list of releases."), OTHER_MIRROR, address=without_password(url)
+            N_("{address} is not a list of releases."),
+            mirror.OTHER_MIRROR,
+            address=mirror.without_password(url),
         ) from error
 
 
@@ -148,12 +141,12 @@ def _release(entry: Mapping[str, str], folder: str, arch: str) -> Release:
     if (
         not _VERSION.fullmatch(version)
         or not _SHA256.fullmatch(sha256)
-        or not re.fullmatch(rf"{FLAVOR}-[0-9a-z._]{{1,40}}-{arch}\.tar\.gz", file)
+        or not re.fullmatch(rf"{mirror.FLAVOR}-[0-9a-z._]{{1,40}}-{arch}\.tar\.gz", file)
     ):
         raise RootfsError(
             N_("{address}/{list} is not valid."),
-            OTHER_MIRROR,
-            address=without_password(folder),
+            mirror.OTHER_MIRROR,
+            address=mirror.without_password(folder),
             list=_LIST,
         )
     known = int(size) if re.fullmatch("[0-9]{1,15}", size) else 0
@@ -162,21 +155,21 @@ def _release(entry: Mapping[str, str], folder: str, arch: str) -> Release:
 
 def _by_name(version: str, folder: str, arch: str, sockets: CancellableSockets | None) -> Release:
     """Return an older release, which is not in the list: its checksum is beside the file."""
-    file = f"{FLAVOR}-{version}-{arch}.tar.gz"
-    text = fetch(f"{folder}/{file}.sha256", sockets)
+    file = f"{mirror.FLAVOR}-{version}-{arch}.tar.gz"
+    text = mirror.fetch(f"{folder}/{file}.sha256", sockets)
     found = text.decode("ascii", "replace").lower().split()
     if not found or not _SHA256.fullmatch(found[0]):
         raise RootfsError(
             N_("{address}/{file}.sha256 is not a checksum."),
-            OTHER_MIRROR,
-            address=without_password(folder),
+            mirror.OTHER_MIRROR,
+            address=mirror.without_password(folder),
             file=file,
         )
     return Release(version, file, found[0], f"{folder}/{file}")
 
 
 # The real one is smaller than 4 MiB.
-LARGEST = 256 << 20
+_LARGEST = 256 << 20
 # How often an interrupted download is continued before it counts as failed.
 _ATTEMPTS = 3
 
@@ -188,7 +181,7 @@ def download_rootfs(
     release: Release,
     folder: Path,
     progress: ReportProgress,
-    largest: int = LARGEST,
+    largest: int = _LARGEST,
     sockets: CancellableSockets | None = None,
 ) -> Path:
     """Return the complete tarball, or raise. Blocks."""
@@ -203,7 +196,7 @@ def download_rootfs(
             resumed = part.exists() and part.stat().st_size > 0
             try:
                 _fetch(release, part, progress, largest, sockets)
-            except UnreachableError:
+            except mirror.UnreachableError:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 progress(part.stat().st_size if part.exists() else 0, release.size)
@@ -222,7 +215,7 @@ def download_rootfs(
             "unpacked."
         ),
         N_("Try again. If that does not help, use another mirror."),
-        address=without_password(release.url),
+        address=mirror.without_password(release.url),
     )
 
 
@@ -234,7 +227,7 @@ def _fetch(
     sockets: CancellableSockets | None,
 ) -> None:
     have = part.stat().st_size if part.exists() else 0
-    with get(release.url, {"Range": f"bytes={have}-"} if have else None, sockets) as answer:
+    with mirror.get(release.url, {"Range": f"bytes={have}-"} if have else None, sockets) as answer:
         if answer.status_code == 416:
             return  # already complete, or wrong: the checksum decides
         begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
@@ -249,7 +242,7 @@ def _fetch(
         with open(part, "r+b" if have else "wb", buffering=0) as file:
             if have:
                 file.truncate(file.seek(have))
-            for piece in pieces(answer, release.url):
+            for piece in mirror.pieces(answer, release.url):
                 have += len(piece)
                 if have > largest:
                     raise _too_large(release, largest)
@@ -258,7 +251,7 @@ def _fetch(
                 while left:
                     left = left[file.write(left) :]
         if total is not None and have < total:
-            raise UnreachableError(release.url)
+            raise mirror.UnreachableError(release.url)
 
 
 def cannot_write(folder: Path, error: OSError) -> RootfsError:
@@ -277,7 +270,7 @@ def _too_large(release: Release, largest: int) -> RootfsError:
     return RootfsError(
         N_("{address} is larger than {size} MiB, too large for an Alpine root file system."),
         N_("Use another mirror: ollmsandbox settings rootfs-mirror ADDRESS"),
-        address=without_password(release.url),
+        address=mirror.without_password(release.url),
         size=largest >> 20,
     )
 

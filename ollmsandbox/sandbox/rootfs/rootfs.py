@@ -12,10 +12,8 @@ from ... import N_
 from ...errors import RootfsError, Sentence
 from ...files import trees
 from ...paths import Paths
-from .extract import ArchiveLimits
-from .install import Installation, InstallContext, InstallProgress, InstallResult
+from .install import Installation, InstallProgress, InstallResult, Worker
 from .packages import TIERS, programs_in
-from .release import LARGEST
 from .settings import RootfsSettings, load_rootfs_settings
 from .store import Installed, RootfsStore, find_rootfs
 
@@ -37,26 +35,17 @@ class Rootfs:
     tiers = TIERS
 
     def __init__(
-        self,
-        paths: Paths,
-        environ: Mapping[str, str],
-        settings: RootfsSettings | None = None,
-        *,
-        limits: ArchiveLimits | None = None,
-        largest: int = LARGEST,
+        self, paths: Paths, environ: Mapping[str, str], settings: RootfsSettings | None = None
     ) -> None:
         self._paths = paths
         self._environ = environ
         self.settings = settings if settings is not None else load_rootfs_settings(paths.config)
         self.store = RootfsStore(paths.rootfs)
-        limits = limits or ArchiveLimits()
-        self._context = InstallContext(paths, environ, self.settings, self.store, limits, largest)
 
     def installed(self) -> Installed | None:
         return find_rootfs(self._paths, self._environ)
 
     def programs(self) -> list[str]:
-        """Return the programs it offers, with versions."""
         found = self.installed()
         return programs_in(found) if found else []
 
@@ -87,7 +76,8 @@ class Rootfs:
             notice = Sentence(N_("ROOTFS_DIR is set: that root file system is used."))
             return InstallResult(given, is_new=False, notices=(notice,))
         wanted = self.settings.tier if tier is None else tier
-        return await Installation(self._context, progress, wanted, tarball).run()
+        place = (self._paths, self._environ, self.settings, self.store)
+        return await Installation(Worker(progress), *place, TIERS[wanted], tarball).run()
 
     async def remove(self) -> bool:
         """Remove all versions. Return False, and change nothing, if a command runs in one."""

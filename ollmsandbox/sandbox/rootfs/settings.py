@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -16,10 +15,6 @@ from ...errors import RootfsError
 from ...files.atomic import write_atomically
 
 FILE = "rootfs.yaml"
-_MIRROR = re.compile(r"https?://[^\s?#]+")
-_BRANCH = re.compile(r"latest-stable|edge|v[0-9]+\.[0-9]+")
-_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6}")
-_TIER = re.compile("[0123]")
 
 
 @dataclass(frozen=True)
@@ -32,15 +27,19 @@ class RootfsSettings:
 
     def with_value(self, name: str, text: str) -> RootfsSettings:
         """Return the settings with one changed, or raise if the text is not valid for it."""
-        setting = _find(name)
-        if not setting.is_good(text):
+        if name not in SETTINGS:
             raise RootfsError(
-                # Translators: {name} is a setting: mirror, branch, version or tier.
-                N_("{value} is not a valid {name}."),
-                setting.what,
-                value=repr(text),
-                name=name,
+                N_("There is no setting {name} in {file}."),
+                N_("Use one of {names}."),
+                name=repr(name),
+                file=FILE,
+                names=", ".join(SETTINGS),
             )
+        pattern, what = SETTINGS[name]
+        if not re.fullmatch(pattern, text):
+            # Translators: {name} is a setting: mirror, branch, version or tier.
+            why = N_("{value} is not a valid {name}.")
+            raise RootfsError(why, what, value=repr(text), name=name)
         if name == "mirror":
             return replace(self, mirror=text.rstrip("/"))
         if name == "branch":
@@ -48,46 +47,22 @@ class RootfsSettings:
         return replace(self, tier=int(text)) if name == "tier" else replace(self, version=text)
 
 
-@dataclass(frozen=True)
-class _Setting:
-    name: str
-    what: str
-    is_good: Callable[[str], object]
-
-
-SETTINGS = (
-    _Setting(
-        "mirror", N_("The address of a mirror, such as https://host/alpine."), _MIRROR.fullmatch
+# The pattern of the values of each, and what they are.
+SETTINGS = {
+    "mirror": (r"https?://[^\s?#]+", N_("The address of a mirror, such as https://host/alpine.")),
+    "branch": (
+        r"latest-stable|edge|v[0-9]+\.[0-9]+",
+        N_("latest-stable, edge, or a branch such as v3.22."),
     ),
-    _Setting("branch", N_("latest-stable, edge, or a branch such as v3.22."), _BRANCH.fullmatch),
-    _Setting(
-        "version",
+    "version": (
+        r"(?:[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6})?",
         N_('A version such as 3.22.1, or "" for the newest.'),
-        lambda text: not text or _VERSION.fullmatch(text),
     ),
-    _Setting(
-        "tier",
+    "tier": (
+        "[0123]",
         N_("0: base only, 1: required packages, 2: recommended packages, 3: also compilers."),
-        _TIER.fullmatch,
     ),
-)
-
-
-def _find(name: str) -> _Setting:
-    for setting in SETTINGS:
-        if setting.name == name:
-            return setting
-    raise RootfsError(
-        N_("There is no setting {name} in {file}."),
-        N_("Use one of {names}."),
-        name=repr(name),
-        file=FILE,
-        names=", ".join(setting_names()),
-    )
-
-
-def setting_names() -> list[str]:
-    return [setting.name for setting in SETTINGS]
+}
 
 
 def load_rootfs_settings(config: Path) -> RootfsSettings:
@@ -97,7 +72,7 @@ def load_rootfs_settings(config: Path) -> RootfsSettings:
     except FileNotFoundError:
         return RootfsSettings()
     settings = RootfsSettings()
-    for name, value in root.mapping(setting_names()).items() if root else ():
+    for name, value in root.mapping(tuple(SETTINGS)).items() if root else ():
         try:
             settings = settings.with_value(name, "" if value.is_null else value.text())
         except RootfsError as error:

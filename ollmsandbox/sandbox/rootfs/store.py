@@ -17,7 +17,6 @@ from ... import N_
 from ...errors import RootfsError
 from ...files import trees
 from ...files.atomic import write_atomically
-from ...files.dirfd import opened_folder
 from ...files.locks import FileLock, try_lock
 from ...paths import Paths, make_folder
 from .files import write_inside
@@ -30,7 +29,6 @@ _NAME = "alpine-"
 _NEW = ".new-"
 _GONE = ".gone-"
 _LOCK = ".rootfs.lock"
-_DOWNLOADS = "downloads"
 _PATIENCE = 1.0  # seconds
 
 
@@ -56,10 +54,11 @@ class Installed:
             lock = FileLock(self.folder, is_folder=True, shared=True, timeout=_PATIENCE)
         except OSError as error:
             raise gone from error
-        if not _is_at(lock, self.folder):
-            lock.release()
-            raise gone
-        return lock
+        with contextlib.suppress(OSError):
+            if os.path.samestat(lock.fstat(), os.stat(self.folder)):
+                return lock
+        lock.release()
+        raise gone
 
     def release(self, lock: FileLock) -> None:
         """Unlock it, and remove it if a newer version has replaced it."""
@@ -125,7 +124,7 @@ def _given(given: str) -> Installed:
 class RootfsStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.downloads = folder / _DOWNLOADS
+        self.downloads = folder / "downloads"
 
     def current(self) -> Installed | None:
         try:
@@ -197,7 +196,7 @@ class RootfsStore:
             if name.startswith((_NEW, _GONE)):
                 # A killed installation's program may still be dying: then remove it next time.
                 with contextlib.suppress(OSError):
-                    _remove(self.folder, name)
+                    trees.remove_path(self.folder / name)
             elif name.startswith(_NAME) and (
                 current is None or name != os.path.basename(current.folder)
             ):
@@ -222,7 +221,8 @@ class RootfsStore:
         return True
 
     def forget_downloads(self) -> None:
-        _remove(self.folder, _DOWNLOADS)
+        with contextlib.suppress(FileNotFoundError):
+            trees.remove_path(self.downloads)
 
     def remove_if_replaced(self, used: Installed) -> None:
         current = self.current()
@@ -242,7 +242,7 @@ class RootfsStore:
         # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.folder / name, self.folder / gone)
-            _remove(self.folder, gone)
+            trees.remove_path(self.folder / gone)
 
 
 def _read(folder: Path) -> Installed | None:
@@ -266,16 +266,3 @@ def _text(file: Path) -> str:
 def version_order(version: str) -> list[int]:
     """Return a sort key."""
     return [int(number) for number in re.findall("[0-9]+", version)]
-
-
-def _is_at(lock: FileLock, folder: str) -> bool:
-    try:
-        return os.path.samestat(lock.fstat(), os.stat(folder))
-    except OSError:
-        return False
-
-
-def _remove(folder: Path, name: str) -> None:
-    # Another process may be removing it, too.
-    with opened_folder(folder, follow_link=True) as around, contextlib.suppress(FileNotFoundError):
-        trees.remove(name, around)

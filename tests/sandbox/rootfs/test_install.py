@@ -163,7 +163,7 @@ def test_too_little_disk_space_is_reported_before_the_download(
     person: Person, served: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     huge = [replace(tier, size=1 << 60) for tier in TIERS]
-    monkeypatch.setattr("ollmsandbox.sandbox.rootfs.install.TIERS", huge)
+    monkeypatch.setattr("ollmsandbox.sandbox.rootfs.rootfs.TIERS", huge)
     with pytest.raises(RootfsError, match="Not enough disk space"):
         prepare(person, served)
     assert [path for path, _ in served.asked if "minirootfs" in path] == []
