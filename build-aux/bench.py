@@ -31,6 +31,7 @@ from ollmsandbox.paths import Paths  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.profile.file import read_profile  # noqa: E402
 from ollmsandbox.sandbox.profile.profile import DEFAULT_PROFILE, Profile  # noqa: E402
+from ollmsandbox.sandbox.spec import RunSpec  # noqa: E402
 
 # The same namespaces as the sandbox has, and the least mounts a shell can live with.
 BARE = (
@@ -83,7 +84,7 @@ def in_bubble(project: str, profile: Profile) -> Way:
 
     def way(command: str) -> Took:
         start = time.perf_counter()
-        result = loop.run(Bubble(project, profile=profile).exec(command))
+        result = loop.run(Bubble(RunSpec(project), profile=profile).exec(command))
         assert result.exit_code == 0, result.stderr.text
         return Took(time.perf_counter() - start, 0)
 

@@ -38,7 +38,9 @@ class Person:
     async def run(self, project: Path, command: str) -> Took:
         """Returns how long scan and apply took."""
         keeper = Timed(RunSpec(str(project)), self.paths)
-        result = await Bubble(project, environ=self.environ, keeper=keeper).exec(command)
+        result = await Bubble(RunSpec(str(project)), environ=self.environ, keeper=keeper).exec(
+            command
+        )
         assert result.exit_code == 0, result.stderr.text
         return keeper.took
 
@@ -58,9 +60,8 @@ async def against_pipeline(person: Person, project: Path, rounds: int) -> None:
     """The same mounts, made by hand with the usual programs."""
 
     def by_hand() -> None:
-        subject = Bubble(
-            project, environ=person.environ, keeper=Recorder(RunSpec(str(project)), person.paths)
-        )
+        spec = RunSpec(str(project))
+        subject = Bubble(spec, environ=person.environ, keeper=Recorder(spec, person.paths))
         plan, overlay = subject.plan, subject.overlay
         plain = [plan.caches.plain] if plan.caches else []
         words = [f"mkdir -p {shlex.join([*plain, overlay.folder])}"]

@@ -25,6 +25,7 @@ from ollmsandbox import loop  # noqa: E402
 from ollmsandbox.sandbox.bubble import Bubble  # noqa: E402
 from ollmsandbox.sandbox.network.hosts import parse_hosts  # noqa: E402
 from ollmsandbox.sandbox.network.network import HostNetwork  # noqa: E402
+from ollmsandbox.sandbox.spec import RunSpec  # noqa: E402
 
 SIZE = 200_000_000
 PORT = 8080
@@ -71,9 +72,8 @@ def serve() -> None:
 def in_bubble(command: str, hosts: tuple[str, ...], *, everything: bool = False) -> str:
     async def once() -> str:
         network = HostNetwork(parse_hosts(hosts)) if hosts else None
-        bubble = Bubble(
-            world._folder / "project", hosts=network, allow_network=everything, timeout=600
-        )
+        spec = RunSpec(str(world._folder / "project"), network=everything, timeout=600)
+        bubble = Bubble(spec, hosts=network)
         result = await bubble.exec(command)
         assert result.exit_code == 0, result.stderr.text
         return result.stdout.text

@@ -183,7 +183,7 @@ class Soak:
         while number := self._next():
             project = chance.choice(self.projects)
             spec = RunSpec(str(project.folder), mode=Mode.AUTO)
-            bubble = Bubble(project.folder, environ=self.environ, keeper=Recorder(spec, paths))
+            bubble = Bubble(spec, environ=self.environ, keeper=Recorder(spec, paths))
             result = loop.run(bubble.exec(_command(number, chance)))
             self.done["run here"] += 1
             self._check("run here", Ended(result.exit_code, "", result.stderr.text), (0,))

@@ -211,11 +211,8 @@ async def _attack_around(
             mark,
         )
         program = _PROGRAM.format(facts=repr(facts), codes=repr([a.code for a in _ATTEMPTS]))
-        bubble = Bubble(
-            str(project),
-            environ={**environ, "OLLMSANDBOX_ATTACK_TOKEN": token},
-            timeout=_TIMEOUT,
-        )
+        given = {**environ, "OLLMSANDBOX_ATTACK_TOKEN": token}
+        bubble = Bubble(RunSpec(str(project), timeout=_TIMEOUT), environ=given)
         result = await bubble.exec([_PYTHON, "-I", "-S", "-c", program])
     told = dict(line.split(" ", 1) for line in result.stdout.text.splitlines() if " " in line)
     at_home = os.listdir(paths.home)

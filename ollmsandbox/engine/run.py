@@ -25,9 +25,7 @@ from ..project import DAILY
 from ..project.recorder import Recorder, needs_recovery
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
-from ..sandbox.plan.plan import Plan
 from ..sandbox.process import Result, Sinks
-from ..sandbox.profile.agent import AgentRules
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import Profile
 from ..sandbox.spec import RunSpec
@@ -39,9 +37,7 @@ if TYPE_CHECKING:
     from ..project.projects import ProjectManager
     from ..project.recover import RecoveryResult
     from ..sandbox.monitor import FileEvent
-    from ..sandbox.network.hosts import HostUse
     from ..sandbox.network.network import AskHost, HostNetwork
-    from ..sandbox.network.publish import CommandPorts
     from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
@@ -156,66 +152,41 @@ def prepare_run(
         rules = parse_hosts(spec.hosts)
         ssh = SshAccess(rules, environ, paths.runtime) if spec.ssh_agent else None
         hosts = HostNetwork(rules, ask_host, services, ssh, environ)
-    bubble = Bubble(
-        spec,
-        profile=profile,
-        environ=environ,
-        keeper=recorder,
-        live=live,
-        rootfs=rootfs,
-        hosts=hosts,
-    )
-    return PreparedRun(spec.project, rootfs, recorder, bubble, hosts, profile.agent, environ)
+    return PreparedRun(recorder, spec, profile, environ, live, rootfs, hosts)
 
 
-class PreparedRun:
-    """A run that can be described, approved and then executed once."""
+class PreparedRun(Bubble):
+    """A run that can be described, approved and then executed once; its changes are recorded."""
 
     def __init__(
         self,
-        project: str,
-        rootfs: Installed | None,
         recorder: Recorder,
-        bubble: Bubble,
-        hosts: HostNetwork | None,
-        agent: AgentRules | None,
+        spec: RunSpec,
+        profile: Profile,
         environ: Mapping[str, str],
+        live: Callable[[FileEvent], None] | None,
+        rootfs: Installed | None,
+        hosts: HostNetwork | None,
     ) -> None:
-        self.project = project
-        self.rootfs = rootfs
+        super().__init__(
+            spec,
+            profile=profile,
+            environ=environ,
+            keeper=recorder,
+            live=live,
+            rootfs=rootfs,
+            hosts=hosts,
+        )
         self._recorder = recorder
-        self._bubble = bubble
-        self._hosts = hosts
-        self._agent = agent
-        self._environ = environ
-
-    @property
-    def run_id(self) -> str:
-        return self._bubble.overlay.run_id
-
-    @property
-    def plan(self) -> Plan:
-        """Everything the command is allowed. Computed once, which may block."""
-        return self._bubble.plan
-
-    @property
-    def ports(self) -> CommandPorts:
-        """The ports that the command listens on, and those that are published."""
-        return self._bubble.ports
 
     @property
     def report(self) -> Report | None:
         """The report on the command's changes; None until they are settled."""
         return self._recorder.report
 
-    @property
-    def hosts(self) -> tuple[HostUse, ...]:
-        """The hosts that the command has tried to reach."""
-        return self._hosts.uses if self._hosts is not None else ()
-
     def is_outdated(self) -> bool:
         """Return whether other pending changes than in the plan lie above the project now."""
-        return list(self._bubble.overlay.roots) != self._recorder.roots()
+        return list(self.overlay.roots) != self._recorder.roots()
 
     async def execute(
         self,
@@ -226,27 +197,13 @@ class PreparedRun:
         terminal: CommandTerminal | None = None,
     ) -> Result:
         """Run the command, then hold, apply or keep its changes pending, and record them."""
-        command = agent_command(self._agent, command, self._environ)
-        return await self._bubble.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
-
-    @property
-    def settings_notices(self) -> Sequence[str]:
-        """What became of an agent's settings, if the user should know."""
-        return self._bubble.settings_notices
-
-    def stop(self) -> None:
-        """Kill the command and everything it started; its changes are settled all the same."""
-        self._bubble.stop()
+        command = agent_command(self._profile.agent, command, self._environ)
+        return await self.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
 
     def record_end(self, exit_code: int | None = None) -> None:
         """Add to the history the exit status, if the command was not stopped, and the hosts that it
         tried to reach."""
         self._recorder.note_end(self.run_id, exit_code, self.hosts)
-
-    @property
-    def is_settling(self) -> bool:
-        """Whether the command has ended and its changes are not completely settled."""
-        return self._bubble.is_settling
 
     def has_begun_to_apply(self) -> bool:
         """Return whether the project is being written to: this must not be interrupted."""
@@ -257,6 +214,6 @@ class PreparedRun:
         if self._recorder.is_captured(self.run_id):
             return True
         try:
-            return not self._bubble.overlay.is_untouched()
+            return not self.overlay.is_untouched()
         except FileNotFoundError:
             return False  # the overlay was removed: it was empty

@@ -36,6 +36,7 @@ from .status import BwrapStatus
 
 if TYPE_CHECKING:
     from .monitor import FileEvent, Monitor
+    from .network.hosts import HostUse
     from .network.inside import NetworkNamespace
     from .network.network import HostNetwork
     from .network.publish import CommandPorts
@@ -52,10 +53,7 @@ _CACHES_TIMEOUT = 20.0
 
 
 class Bubble:
-    """A sandbox for a single command: `await Bubble(project).exec(command)`.
-
-    With a RunSpec in the place of the project, it describes the run, and the arguments that are
-    fields of it are not used. Its profile is loaded by whoever knows the command.
+    """A sandbox for a single command: `await Bubble(RunSpec(project)).exec(command)`.
 
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
     project as it is. `live` is called for changes while the command runs.
@@ -63,31 +61,18 @@ class Bubble:
 
     def __init__(
         self,
-        project: str | os.PathLike[str] | RunSpec,
-        allow_network: bool = False,
+        spec: RunSpec,
         *,
-        working_dir: str | None = None,
         profile: Profile | None = None,
-        timeout: float | None = None,
         environ: Mapping[str, str] | None = None,
         capabilities: Capabilities | None = None,
         keeper: Keeper | None = None,
         live: Callable[[FileEvent], None] | None = None,
-        capture: int = 1 << 20,
         rootfs: Installed | None = None,
         hosts: HostNetwork | None = None,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         self._paths = Paths.from_environ(self._environ)
-        spec = project
-        if not isinstance(spec, RunSpec):
-            spec = RunSpec(
-                os.fspath(spec),
-                working_dir=working_dir,
-                network=allow_network,
-                timeout=timeout,
-                capture=capture,
-            )
         if hosts is not None:
             spec = spec._replace(network=True, by_host=True, ssh_agent=hosts.ssh is not None)
         self._spec = spec
@@ -107,7 +92,7 @@ class Bubble:
             self.monitor = Monitor(self.overlay.overlay_map, self.overlay.upper_folder)
             self.monitor.listen(live)
         # The root file system it runs in, if that is not the host's.
-        self._rootfs = rootfs
+        self.rootfs = rootfs
         self._running: Running | None = None
         self._ports: CommandPorts | None = None
         # Whether the command has ended and its changes are being settled.
@@ -147,11 +132,20 @@ class Bubble:
             can_cache=self._machine.can_cache,
             other_projects=other_projects(self._paths, self.project),
         )
-        if self._rootfs is None:
+        if self.rootfs is None:
             return make_host_plan(inputs)
         from .rootfs.plan import make_rootfs_plan
 
-        return make_rootfs_plan(inputs, self._rootfs)
+        return make_rootfs_plan(inputs, self.rootfs)
+
+    @property
+    def run_id(self) -> str:
+        return self.overlay.run_id
+
+    @property
+    def hosts(self) -> tuple[HostUse, ...]:
+        """The hosts that the command has tried to reach."""
+        return self._hosts.uses if self._hosts is not None else ()
 
     @property
     def ports(self) -> CommandPorts:
@@ -182,7 +176,7 @@ class Bubble:
         The output is captured and also goes to the sinks. Without `stdin` the command reads
         nothing, if not from a terminal.
         """
-        argv = _argv(command, text_shell(self._rootfs.folder if self._rootfs else ""))
+        argv = _argv(command, text_shell(self.rootfs.folder if self.rootfs else ""))
         check_command(argv)
         self.plan  # noqa: B018 - raises before anything is created
         if self._is_spent:
@@ -190,13 +184,13 @@ class Bubble:
                 N_("This sandbox has already run a command."), N_("Create another one.")
             )
         self._is_spent = True
-        if self._rootfs is None:
+        if self.rootfs is None:
             return await self._exec_and_settle(argv, sinks, stdin, terminal)
-        lock = self._rootfs.hold()
+        lock = self.rootfs.hold()
         try:
             return await self._exec_and_settle(argv, sinks, stdin, terminal)
         finally:
-            releasing = asyncio.to_thread(self._rootfs.release, lock)
+            releasing = asyncio.to_thread(self.rootfs.release, lock)
             await asyncio.shield(asyncio.ensure_future(releasing))
 
     async def _exec_and_settle(
@@ -372,13 +366,6 @@ class Bubble:
             )
         return found
 
-    def _programs(self) -> LaunchPrograms:
-        found, memory = self._machine, self._profile.limits.memory
-        scope: tuple[str, ...] = ()
-        if found.systemd_run and memory is not None and self._profile.own_memory_limit:
-            scope = scope_command(found.systemd_run, memory, self._environ)
-        return LaunchPrograms(found.bwrap, found.namespaces, scope)
-
     def _start(
         self,
         argv: Sequence[str],
@@ -387,7 +374,12 @@ class Bubble:
         closing: contextlib.AsyncExitStack,
     ) -> tuple[int, int]:
         """Start bwrap and return our ends of its standard output and error."""
-        started = launch(self.plan, argv, self._programs(), self._paths, stdin, closing, terminal)
+        found, memory = self._machine, self._profile.limits.memory
+        scope: tuple[str, ...] = ()
+        if found.systemd_run and memory is not None and self._profile.own_memory_limit:
+            scope = scope_command(found.systemd_run, memory, self._environ)
+        programs = LaunchPrograms(found.bwrap, found.namespaces, scope)
+        started = launch(self.plan, argv, programs, self._paths, stdin, closing, terminal)
         self._bwrap_pid, self._bwrap = started.pid, started.pidfd
         self._witness, self._block = started.witness, started.block
         self._has_own_pids = started.has_own_pids
@@ -479,7 +471,7 @@ class Bubble:
             raise SandboxError(in_lines(Sentence(what), error), N_("See `ollmsandbox doctor`."))
         left = self._status.left_running
         is_silent = not result.stdout.total and not result.stderr.total
-        hosts = self._hosts.uses if self._hosts is not None else ()
+        hosts = self.hosts
         if not left and is_silent and not result.exit_code and not hosts:
             return result
         from .refusals import find_refusals  # `run -- true` need not wait for it

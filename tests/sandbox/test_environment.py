@@ -73,7 +73,7 @@ def test_a_changed_profile_counts_from_the_next_run_on(person: Person) -> None:
 @pytest.mark.ordinary
 def test_without_a_profile_the_user_s_standard_is_used(person: Person) -> None:
     with_profile(person, "environment: {set: {FROM: mine}}", "standard")
-    bubble = Bubble(person.project, environ=person.environ)
+    bubble = Bubble(RunSpec(str(person.project)), environ=person.environ)
     assert loop.run(bubble.exec("echo $FROM")).stdout.text == "mine\n"
 
 

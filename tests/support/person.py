@@ -69,12 +69,13 @@ class Person:
     def bubble(self, *, network: bool = False, profile: str = "standard", **options: Any) -> Bubble:
         options.setdefault("timeout", PATIENCE)
         self._copy_probe()
-        project = options.pop("project", self.project)
-        if "\0" not in str(project):
+        project = os.fspath(options.pop("project", self.project))
+        fields = ("working_dir", "timeout", "capture")
+        given = {name: options.pop(name) for name in fields if name in options}
+        if "\0" not in project:
             options.setdefault("keeper", Recorder(RunSpec(os.path.realpath(project)), self.paths))
         return Bubble(
-            project,
-            network,
+            RunSpec(project, network=network, **given),
             profile=_profile(profile, self.paths),
             environ=self.environ,
             **options,

@@ -12,8 +12,10 @@ from ...paths import Paths
 from ..bubble import Bubble
 from ..network.network import HostNetwork
 from ..plan.mounts import OverlayMethod
+from ..spec import RunSpec
 from .probe import Capabilities, Finding
 
+_TIMEOUT = 30
 _BROKEN = "The sandbox does not work as it should on this machine."
 _UNRECORDED = (
     "Overlays cannot be mounted, so changes of commands could not be recorded.",
@@ -56,7 +58,8 @@ async def selftest(
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
         try:
             # Not through the engine, which is a level above: nothing is recorded or settled here.
-            bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30)
+            spec = RunSpec(project, timeout=_TIMEOUT)
+            bubble = Bubble(spec, environ=environ, capabilities=capabilities)
             result = await bubble.exec(_COMMAND)
         except OllmSandboxError as error:
             return [_finding("command", "A command runs", ok=False, cause=str(error))]
@@ -73,8 +76,8 @@ async def _try_hosts(
 ) -> Finding:
     """Find out whether the network of a sandbox can be opened to single hosts."""
     key, title = "hosts", "The network can be opened to single hosts"
-    network = HostNetwork(())
-    bubble = Bubble(project, environ=environ, capabilities=capabilities, timeout=30, hosts=network)
+    spec, network = RunSpec(project, timeout=_TIMEOUT), HostNetwork(())
+    bubble = Bubble(spec, environ=environ, capabilities=capabilities, hosts=network)
     try:
         result = await bubble.exec(_LOOK_UP)
     except OllmSandboxError as error:

@@ -124,7 +124,7 @@ async def act(bubble):
     assert await asyncio.to_thread(get, 3000) == b"from inside"
     for rules in ([], ["*.example.org:3000", "www.example.org:3000", "evil.example.org:3000"]):
         hosts = HostNetwork(parse_hosts(rules)) if rules else None
-        other = Bubble(world._folder / "project", hosts=hosts, timeout=60)
+        other = Bubble(RunSpec(str(world._folder / "project"), timeout=60), hosts=hosts)
         result = await other.exec(
             "for host in 127.0.0.1 localhost 0.0.0.0 [::1] evil.example.org www.example.org; do "
             "curl -gsS -m 5 http://$host:3000/; done; true"

@@ -336,6 +336,7 @@ def run(
     from ollmsandbox.sandbox.network.hosts import parse_hosts
     from ollmsandbox.sandbox.network.network import HostNetwork
     from ollmsandbox.sandbox.network.ssh import SshAccess
+    from ollmsandbox.sandbox.spec import RunSpec
 
     async def ask(host: str, port: int, address: str) -> bool:
         assert answer is not None
@@ -349,7 +350,7 @@ def run(
         ssh = SshAccess(rules, os.environ, runtime) if ssh_agent else None
         asker = ask if answer is not None else None
         network = HostNetwork(rules, asker, ssh=ssh, environ=environ)
-        bubble = Bubble(_folder / "project", hosts=network, timeout=timeout)
+        bubble = Bubble(RunSpec(str(_folder / "project"), timeout=timeout), hosts=network)
         result = await bubble.exec(command)
         uses = {
             str(use): (use.allowed, use.trouble.name if use.trouble else "") for use in network.uses
