@@ -47,11 +47,14 @@ def prepare_agent(
         text = N_("{agent} cannot be pointed at another model server.")
         setup |= _offered(agent, agent.connection, text)
         variables = ()
+    template = FolderTemplate.of(agent.folders[0].folder) if agent.folders else None
+    variable = environ.get(template.variable, "") if template is not None else ""
     values = {
         "URL": f"http://{MODEL_HOST}",
         "MODEL": spec.agent.model or "",
         "BRIDGE": _BRIDGE,
-        "FOLDER": _first_folder(agent, paths, environ),
+        # Its first folder of settings.
+        "FOLDER": template.expand(variable, paths.real_home) if template is not None else "",
     }
     filled = setup.filled(values)
     agent = agent._replace(always=filled, hides_login=spec.agent.model is not None)
@@ -63,14 +66,6 @@ def prepare_agent(
     # It needs names, at least ours, and no more of the home folder than a command with network.
     is_whole = spec.network and not spec.by_host
     return profile, spec._replace(network=True, by_host=not is_whole, use_rootfs=False)
-
-
-def _first_folder(agent: AgentRules, paths: Paths, environ: Mapping[str, str]) -> str:
-    """Return the path of the agent's first folder of settings; "" if it has none."""
-    template = FolderTemplate.of(agent.folders[0].folder) if agent.folders else None
-    if template is None:
-        return ""
-    return template.expand(environ.get(template.variable, ""), paths.real_home)
 
 
 def _offered(agent: AgentRules, setup: AgentSetup | None, otherwise: str) -> AgentSetup:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 
 from ..errors import Sentence
 from ..paths import Paths
@@ -29,16 +30,16 @@ Live = Callable[[FileEvent], None]
 Run = PreparedRun | UnsandboxedRunner
 
 
+@dataclass(eq=False)
 class Executor:
     """Runs the commands of a project: this one without a sandbox, those below in one."""
 
     # Whether changes of commands are recorded and can be undone, because there is a sandbox.
     is_recorded = False
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str], found: Capabilities) -> None:
-        self.found = found
-        self._paths = paths
-        self._environ = environ
+    _paths: Paths
+    _environ: Mapping[str, str]
+    found: Capabilities
 
     @asynccontextmanager
     async def prepare(
@@ -81,7 +82,9 @@ class SandboxExecutor(Executor):
     async def prepare(
         self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
     ) -> AsyncIterator[Run]:
-        live = live if _loop_has_glib() else None
+        events = sys.modules.get("gi.events")
+        if events is None or not isinstance(asyncio.get_running_loop(), events.GLibEventLoop):
+            live = None  # only a loop of GLib's can watch files
         run = await asyncio.to_thread(self.prepare_recorded, spec, live, ask_host)
         await asyncio.to_thread(lambda: run.plan)
         yield run
@@ -121,9 +124,3 @@ def find_executor(paths: Paths, environ: Mapping[str, str], project: str | None)
     if environ.get("FLATPAK_ID"):
         return FlatpakExecutor(paths, environ, found)
     return Executor(paths, environ, found)
-
-
-def _loop_has_glib() -> bool:
-    """Return whether the running loop can watch files."""
-    events = sys.modules.get("gi.events")
-    return events is not None and isinstance(asyncio.get_running_loop(), events.GLibEventLoop)

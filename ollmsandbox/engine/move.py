@@ -205,6 +205,5 @@ def _move_file_records(
         (project_id, new, project_id),
     )
     connection.execute(
-        f"UPDATE filerecord SET path = CAST(? || path AS BLOB) WHERE {relative}",
-        (new, project_id),
+        f"UPDATE filerecord SET path = CAST(? || path AS BLOB) WHERE {relative}", (new, project_id)
     )

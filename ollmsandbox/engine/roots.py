@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from .. import N_
 from ..database.tables import Project
 from ..errors import ProjectError
-from ..paths import Paths, is_inside
+from ..paths import is_inside
 from ..project.projects import AnyPath, ProjectManager
 from ..sandbox.plan.host import path_and_parents
 from ..sandbox.plan.masks import hidden_paths
@@ -26,17 +26,14 @@ def open_to_commands(
         raise ProjectError(
             N_("{folder} is in the project, so commands can change it anyway."), folder=real
         )
-    _check_visible(manager.paths, environ, real)
-    manager.approve_root(project, folder)
-
-
-def _check_visible(paths: Paths, environ: Mapping[str, str], folder: str) -> None:
-    """Raise now, and not when the next command starts."""
-    hidden = hidden_paths(load_profile(paths, RunSpec(folder)), paths, environ)
-    for name in set(hidden).intersection(path_and_parents(folder)):
+    # Now, and not when the next command starts.
+    profile = load_profile(manager.paths, RunSpec(real))
+    hidden = hidden_paths(profile, manager.paths, environ)
+    for name in set(hidden).intersection(path_and_parents(real)):
         raise ProjectError(
             N_("{folder} cannot be opened to commands: they may not see {name}."),
             N_("Choose another folder, or name it under `show` in your profile."),
-            folder=folder,
+            folder=real,
             name=name,
         )
+    manager.approve_root(project, folder)

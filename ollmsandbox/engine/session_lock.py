@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..files.locks import FileLock, try_lock
+from ..files.locks import try_lock
 from ..paths import Paths, make_folder
 
 
@@ -14,20 +14,16 @@ class SessionLock:
 
     def __init__(self, paths: Paths, session_id: str) -> None:
         self._file = make_folder(paths.cache / "open-sessions") / session_id
-        self._lock = self._acquire()
-
-    def _acquire(self) -> FileLock:
-        while True:
-            lock = try_lock(self._file)
-            if lock is None:
-                raise OllmSandboxError(
-                    N_("This session is open in another program."),
-                    N_("Close it there, or start a new session."),
-                )
+        while (lock := try_lock(self._file)) is not None:
             # The previous holder may have removed the file between our two steps.
             if lock.fstat().st_nlink:
-                return lock
+                self._lock = lock
+                return
             lock.release()
+        raise OllmSandboxError(
+            N_("This session is open in another program."),
+            N_("Close it there, or start a new session."),
+        )
 
     def release(self) -> None:
         if self._lock.is_locked:

@@ -26,7 +26,6 @@ from .state import TextVersions, current_hunk_states, encode_lines, text_version
 
 
 def undo_hunks(manager: ProjectManager, run: Run, item: Recorded, chosen: Sequence[Hunk]) -> Report:
-    """Undo hunks of a change that are in the project."""
     states = (State.APPLIED, State.DISCARDED, *PENDING_STATES)
     found = _versions_with(manager, run, item, chosen, states)
     there = _states_of(manager, run, item, chosen)

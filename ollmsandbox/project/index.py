@@ -25,7 +25,6 @@ _INSERT = f"INSERT OR REPLACE INTO change ({_COLUMNS}) VALUES ({','.join('?' * 1
 
 
 def add_run(manager: ProjectManager, run_id: str, info: RunInfo, states: RunStates) -> None:
-    """Add a run with its changes."""
     project = manager.record_project(info.project)
     with manager.store.transaction():
         Run.insert(
@@ -56,7 +55,6 @@ def add_unchanged_run(
 
 
 def note_end(paths: Paths, run_id: str, exit_code: int | None, hosts: Sequence[HostUse]) -> None:
-    """Add the exit status and the hosts to the record of a run."""
     facts = {"hosts": [use.document() for use in hosts]} if hosts else {}
     RunFolder(paths, run_id).append((), exit=exit_code, **facts)
     with contextlib.closing(ProjectManager(paths)) as manager, manager.store.transaction():

@@ -116,7 +116,6 @@ class ProjectJobs:
         os.utime(_lock_file(self._paths, self._project), ns=(now, now))
 
     def _finish(self) -> list[Report]:
-        """Finish the job that a killed program left."""
         file = self._folder / _JOB
         try:
             text = file.read_text(encoding="utf-8")
@@ -226,7 +225,6 @@ class ProjectJobs:
     def _swap_all(
         self, job: Job, root: str, runs: OpenRuns, outcomes: _Outcomes, *, is_resumed: bool
     ) -> None:
-        """Do the items in one root."""
         items = [item for item in job.items if item.root == root]
         try:
             swapper = Swapper(

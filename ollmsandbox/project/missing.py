@@ -42,7 +42,6 @@ class MissingRootMarks:
         return name not in self._before
 
     def end(self) -> None:
-        """Write the marks of the runs that are still interrupted."""
         # If the disk is full, it is better reported twice than never.
         with contextlib.suppress(OllmSandboxError, OSError):
             if self._now:
@@ -52,7 +51,6 @@ class MissingRootMarks:
 
 
 def check_roots(overlay: Overlay) -> None:
-    """Raise MissingRootError if a root of a run is missing."""
     for name, root in overlay.overlay_map.items():
         if is_missing(root):
             raise MissingRootError(

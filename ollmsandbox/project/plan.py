@@ -535,7 +535,6 @@ class _Plan:
         return "" if slot == self._stage else self._stage
 
     def _has(self, place: str) -> bool:
-        """Return whether the run keeps a version there."""
         if place.startswith("made/"):
             return self._spot(place).lstat() is not None
         return place in self._kept

@@ -219,7 +219,12 @@ class Review:
     def undo(self, run: Run, chosen: Sequence[str] = (), *, with_later: bool = False) -> Report:
         """Undo applied changes; `with_later`, first what later runs did to the same files."""
         with self.locked(run.project.path) as jobs:
-            self._record_made(jobs, run, chosen)
+            # What the user has made by hand of the pending changes is applied.
+            with self._planning(run) as planning:
+                for item in choose(planning.rows, chosen):
+                    if is_pending(item) and is_made(self.manager, run, item):
+                        planning.add(run.id, item, Way.APPLY)
+                planning.do(jobs)
             with self._planning(run, undoes=True) as planning:
                 items = [i for i in choose(planning.rows, chosen) if i.state is State.APPLIED]
                 applied, gone = split_gone(items)
@@ -232,14 +237,6 @@ class Review:
                     planning.add(run.id, item, Way.UNDO, force=may_force)
                 planning.keep_what_git_needs(run.started_at)
                 return planning.do(jobs, gone)
-
-    def _record_made(self, jobs: ProjectJobs, run: Run, chosen: Sequence[str]) -> None:
-        """Record as applied those pending changes that the user has made by hand."""
-        with self._planning(run) as planning:
-            for item in choose(planning.rows, chosen):
-                if is_pending(item) and is_made(self.manager, run, item):
-                    planning.add(run.id, item, Way.APPLY)
-            planning.do(jobs)
 
     def later_changes(
         self, run: Run, items: Iterable[Recorded]
@@ -296,7 +293,6 @@ class _Planning:
         self._planner.close()
 
     def know(self, run_id: str) -> None:
-        """Read the changes of another run."""
         if run_id not in self._known:
             self._known[run_id] = read_run(self._paths, run_id).changes
             self._planner.begin(run_id, len(self._known[run_id]))
@@ -430,7 +426,6 @@ class _Planning:
 
 
 def _of_others(run: Run, found: _Changes) -> list[Report]:
-    """Return the changes of other runs."""
     others: dict[str, list[Recorded]] = {}
     for (run_id, _), item in found.items():
         if run_id != run.id:

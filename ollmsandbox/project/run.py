@@ -125,7 +125,6 @@ class RunFolder:
         return RunInfo(**{**given, "roots": tuple(given["roots"])})
 
     def move_root(self, old: str, new: str) -> None:
-        """Record the new path of a project that was moved."""
         info = self.info()
         roots = tuple(new if root == old else root for root in info.roots)
         project = new if info.project == old else info.project

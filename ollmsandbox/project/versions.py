@@ -117,7 +117,6 @@ class Versions:
         return _CHANGED_SINCE
 
     def on_disk(self, item: Recorded) -> Version:
-        """Return the version in the project now."""
         return _find(item.change.root, item.change.path)
 
     def _folder(self, run: Run) -> RunFolder:

@@ -26,12 +26,7 @@ from .versions import Version
 
 
 def write_file(
-    paths: Paths,
-    spec: RunSpec,
-    path: str,
-    data: bytes,
-    *,
-    based_on: bytes | None = None,
+    paths: Paths, spec: RunSpec, path: str, data: bytes, *, based_on: bytes | None = None
 ) -> Report:
     """Create or change a file of the project, by its full path; the user has approved it.
 
@@ -81,7 +76,6 @@ class _Edit:
     based_on: bytes | None = None
 
     def record(self) -> Report:
-        """Make the file, and settle that as a run."""
         path, project = os.path.normpath(self.path), self.spec.project
         root, inner = root_of(self.paths, project, path) or ("", "")
         if not inner:

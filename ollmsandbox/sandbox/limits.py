@@ -108,8 +108,8 @@ class DiskWatch:
     ) -> None:
         self._limits = limits
         self._unlock = unlock
-        self._before = {folder: _used(folder) for folder in (*own, *shared)}
-        self._inodes_before = {folder: _used_inodes(folder) for folder in self._before}
+        self._before = {folder: _usage(folder)[0] for folder in (*own, *shared)}
+        self._inodes_before = {folder: _usage(folder)[1] for folder in self._before}
         # When each is measured again.
         self._due = dict.fromkeys(own, 0.0)
         self._began = time.time_ns() - _SLACK
@@ -119,11 +119,12 @@ class DiskWatch:
         if they were deleted."""
         limits, before = self._limits, self._before
         for folder in before:
-            used = _used(folder)
+            used, inodes, free, has_few_inodes = _usage(folder)
             # What other programs delete meanwhile must not raise the command's limit.
             before[folder] = min(before[folder], used)
             added = used - before[folder]
-            in_inodes = self._added_inodes(folder)
+            # New files count this many bytes at least.
+            in_inodes = (inodes - self._inodes_before[folder]) * _BYTES_PER_FILE
             began = time.monotonic()
             is_due = began >= self._due.get(folder, math.inf)
             if limits.disk is not None and (max(added, in_inodes) > limits.disk or is_due):
@@ -136,15 +137,11 @@ class DiskWatch:
                     ended = time.monotonic()
                     self._due[folder] = ended + _PAUSE_FACTOR * (ended - began)
             # On a disk that was full before, a command that writes little may go on.
-            if limits.free is not None and added > _SMALL_WRITE and _free(folder) < limits.free:
+            if limits.free is not None and added > _SMALL_WRITE and free < limits.free:
                 return Stop.FULL
-            if limits.free is not None and in_inodes > _SMALL_WRITE and _has_few_inodes(folder):
+            if limits.free is not None and in_inodes > _SMALL_WRITE and has_few_inodes:
                 return Stop.FULL
         return None
-
-    def _added_inodes(self, folder: str) -> int:
-        """Return how many bytes the new inodes of the folder's disk count at least."""
-        return (_used_inodes(folder) - self._inodes_before[folder]) * _BYTES_PER_FILE
 
     def _size(self, folder: str, processes: Sequence[int]) -> int:
         _, size = measure(
@@ -154,10 +151,7 @@ class DiskWatch:
 
 
 async def watch_limits(
-    limits: Limits,
-    first_process: int,
-    disk: DiskWatch,
-    clock: Callable[[], float] = time.monotonic,
+    limits: Limits, first_process: int, disk: DiskWatch, clock: Callable[[], float] = time.monotonic
 ) -> Stop:
     """Return the limit that a process and its descendants exceed. `clock` counts the seconds for
     the time limit."""
@@ -186,9 +180,12 @@ def _processes(limits: Limits, first: int) -> Stop | None:
         return None
     unlinked = _memfd_size(found[:256])
     # The first sum counts shared memory once for each process; the second is exact, and slow.
-    if sum(map(_rss, found), unlinked) > memory:
-        return Stop.MEMORY if sum(map(_pss, found), unlinked) > memory else None
-    return None
+    ways = (("status", "RssAnon", "RssShmem"), ("smaps_rollup", "Pss_Anon", "Pss_Shmem"))
+    is_exceeded = all(
+        sum((_memory(pid, file, *names) for pid in found), unlinked) > memory
+        for file, *names in ways
+    )
+    return Stop.MEMORY if is_exceeded else None
 
 
 def _files_in_memory(found: Sequence[int]) -> int:
@@ -247,43 +244,20 @@ def _unlinked_files(found: Sequence[int], *, are_memfds: bool) -> list[os.stat_r
     return list(files.values())
 
 
-def _rss(pid: int) -> int:
-    return _total(read_status(pid, "RssAnon", "RssShmem"))
-
-
-def _pss(pid: int) -> int:
-    return _total(read_status(pid, "Pss_Anon", "Pss_Shmem", file="smaps_rollup"))
-
-
-def _total(sizes: Mapping[str, Sequence[int]]) -> int:
+def _memory(pid: int, file: str, *names: str) -> int:
     """Return the sum in bytes of sizes that the kernel gives in KiB."""
-    return sum(size << 10 for found in sizes.values() for size in found)
+    return sum(
+        size << 10 for sizes in read_status(pid, *names, file=file).values() for size in sizes
+    )
 
 
-def _used(folder: str) -> int:
+def _usage(folder: str) -> tuple[int, int, int, bool]:
+    """Return how many bytes and inodes of the folder's disk are in use, how many bytes are free,
+    and whether nearly all inodes are in use. Some file systems have no number of them."""
     with contextlib.suppress(OSError):
         found = os.statvfs(folder)
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
-    return 0
-
-
-def _used_inodes(folder: str) -> int:
-    with contextlib.suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_files - found.f_ffree
-    return 0
-
-
-def _has_few_inodes(folder: str) -> bool:
-    """Return whether nearly all inodes are in use. Some file systems have no number of them."""
-    with contextlib.suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_favail < found.f_files * _FREE_INODES
-    return False
-
-
-def _free(folder: str) -> int:
-    with contextlib.suppress(OSError):
-        found = os.statvfs(folder)
-        return found.f_bavail * found.f_frsize
-    return 1 << 62
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        has_few_inodes = found.f_favail < found.f_files * _FREE_INODES
+        free = found.f_bavail * found.f_frsize
+        return used, found.f_files - found.f_ffree, free, has_few_inodes
+    return 0, 0, 1 << 62, False

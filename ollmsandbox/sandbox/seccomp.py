@@ -178,15 +178,11 @@ def _library() -> ModuleType:
     try:
         return importlib.import_module("pyseccomp")
     except (ImportError, OSError, RuntimeError) as error:
-        raise _cannot_be_built(error) from error
-
-
-def _cannot_be_built(error: Exception) -> SandboxError:
-    return SandboxError(
-        N_("The system-call filter cannot be built: {why}."),
-        N_("Install libseccomp2."),
-        why=str(error),
-    )
+        raise SandboxError(
+            N_("The system-call filter cannot be built: {why}."),
+            N_("Install libseccomp2."),
+            why=str(error),
+        ) from error
 
 
 def find_call(name: str, arch: int = 0) -> int | None:

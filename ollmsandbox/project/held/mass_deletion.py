@@ -37,14 +37,11 @@ def hold_mass_deletion(root: str, changes: list[Change]) -> None:
     if not is_lost and not _is_most_of_project(root, others, changes):
         return
     for number, change in enumerate(changes):
-        is_gone = change.kind is Kind.DELETED or _replaces_folder(change)
+        # What replaces a folder cannot be applied before the deletions in there.
+        is_gone = change.old_type is Type.FOLDER and change.type is not Type.FOLDER
+        is_gone = is_gone or change.kind is Kind.DELETED
         if is_gone and Flag.HELD not in change.flags:
             changes[number] = change._replace(flags=(*change.flags, Flag.HELD))
-
-
-def _replaces_folder(change: Change) -> bool:
-    """Return whether a change cannot be applied before the deletions in the folder there."""
-    return change.old_type is Type.FOLDER and change.type is not Type.FOLDER
 
 
 def _in_repository(path: str) -> str | None:

@@ -14,7 +14,7 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...errors import SandboxError, Sentence, WorkingDirError
@@ -176,18 +176,12 @@ def _last_line(log: int) -> str:
 
 def _first_of(pid: int) -> int:
     """Return the first process of the pid namespace of `pid`, as an id of our namespace."""
-    for one in _ancestors(pid):
-        numbers = read_status(one, "NSpid").get("NSpid", [])
-        if len(numbers) > 1 and numbers[-1] == 1:
-            return one
-    raise ProcessLookupError
-
-
-def _ancestors(pid: int) -> Iterator[int]:
-    """Yield the process, its parent, and so on."""
     while pid:
-        yield pid
-        pid = read_status(pid, "PPid").get("PPid", [0])[0]
+        found = read_status(pid, "NSpid", "PPid")
+        if len(numbers := found.get("NSpid", [])) > 1 and numbers[-1] == 1:
+            return pid
+        pid = found.get("PPid", [0])[0]
+    raise ProcessLookupError
 
 
 # Folders that a file chooser opened for the Flatpak. They have another path outside, and the portal

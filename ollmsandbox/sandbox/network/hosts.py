@@ -135,7 +135,6 @@ class HostUse:
 
     @property
     def is_local(self) -> bool:
-        """Return whether it is a service of this computer."""
         return self.host == "localhost"
 
     @property

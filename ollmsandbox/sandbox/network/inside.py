@@ -31,9 +31,7 @@ class NetworkNamespace(NamedTuple):
     inode: int
 
     def make_sockets(
-        self,
-        sockets: Sequence[tuple[str, str, int]],
-        addresses: Sequence[tuple[str, str]] = (),
+        self, sockets: Sequence[tuple[str, str, int]], addresses: Sequence[tuple[str, str]] = ()
     ) -> list[socket.socket | None]:
         """Make sockets, and None in place of those that cannot be made; first give addresses to the
         loopback device. See SocketOrder for their kinds. Blocks."""

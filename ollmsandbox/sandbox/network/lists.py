@@ -49,7 +49,6 @@ def load_host_lists(config: Path) -> HostLists:
 
 
 def save_host_list(config: Path, name: str, hosts: Iterable[HostRule]) -> None:
-    """Add a list, or replace the one of the same name."""
     check_list_name(name)
     _write(config, {**load_host_lists(config), name: _checked(tuple(hosts))})
 

@@ -42,7 +42,6 @@ class Names:
         self._names[address] = name
 
     def name_of(self, address: str) -> str | None:
-        """Return the name that was given this address."""
         return self._names.get(address)
 
     def answer(self, query: bytes) -> bytes | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ... import N_
 from ...errors import SandboxError
@@ -23,11 +22,9 @@ from .ssh import SshAccess
 _ONE = "255.255.255.255"
 
 
-class AskHost(Protocol):
-    """Asks the user about a host that the command tries to reach."""
-
-    async def __call__(self, host: str, port: int, address: str) -> bool:
-        """Return the answer. With an `address`, the host was allowed, and it is private."""
+# Asks the user about a host and a port that the command tries to reach, and returns the answer. If
+# there is an address as well, the host was allowed, and it is private.
+AskHost = Callable[[str, int, str], Awaitable[bool]]
 
 
 class HostNetwork:
@@ -60,7 +57,6 @@ class HostNetwork:
 
     @property
     def uses(self) -> tuple[HostUse, ...]:
-        """Return the hosts that the command tried to reach."""
         return sorted_uses(self._relay.uses) if self._relay is not None else self._uses
 
     # --- sockets -----------------------------------------------------------------------------
@@ -132,7 +128,6 @@ class HostNetwork:
         return allowed
 
     def proxy_for(self, host: str, port: int) -> Proxy | None:
-        """Return the proxy of the user's environment for a host."""
         return Proxy.find(host, port, self._environ)
 
     def _decide(self, host: str, port: int, address: str) -> bool | None:

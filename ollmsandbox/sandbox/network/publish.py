@@ -10,6 +10,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from ... import N_
 from ...errors import SandboxError
@@ -124,17 +125,13 @@ class PublishedPort(Pump[PortLink]):
         return False
 
 
+@dataclass(eq=False)
 class CommandPorts:
     """The ports of one command: those it listens on, and those that are published."""
 
-    def __init__(
-        self,
-        find_namespace: Callable[[], NetworkNamespace | None],
-        our_places: Callable[[], set[tuple[str, int]]],
-    ) -> None:
-        self._find_namespace = find_namespace
-        self._our_places = our_places
-        self._published: dict[int, PublishedPort] = {}
+    _find_namespace: Callable[[], NetworkNamespace | None]
+    _our_places: Callable[[], set[tuple[str, int]]]
+    _published: dict[int, PublishedPort] = field(default_factory=dict)
 
     @property
     def published(self) -> list[PublishedPort]:

@@ -48,11 +48,9 @@ class Gate(Protocol):
         """Return the proxy by which a host is reached, if the user has one."""
 
 
-class Service(Protocol):
-    """Serves a name that exists only in one sandbox."""
-
-    def __call__(self, client: socket.socket) -> None:
-        """Serve a connection, in a thread of its own, until one side ends it."""
+# Serves a connection to a name that exists only in one sandbox, in a thread of its own, until one
+# side ends it.
+Service = Callable[[socket.socket], None]
 
 
 class HostLink(Link):
@@ -193,7 +191,6 @@ class Relay(Pump[HostLink]):
             self._served.discard(client)
 
     def _ask(self, link: HostLink) -> None:
-        """Go on with a connection if it is allowed."""
         allowed = self._gate.decide(link.use.host, link.use.port, "")
         if allowed is None:
             self._wait(link)
@@ -209,7 +206,6 @@ class Relay(Pump[HostLink]):
             self._look_up(link)
 
     def _wait(self, link: HostLink) -> None:
-        """Let a connection wait for the user's answer."""
         link.has_waited = True
         self._asking.add(link)
 
@@ -321,7 +317,6 @@ class Relay(Pump[HostLink]):
         super()._begin_to_carry(link)
 
     def _on_proxy(self, link: HostLink) -> None:
-        """Go on with the handshake with a proxy."""
         if link.server is None or link.handshake is None:
             return
         try:

@@ -84,9 +84,7 @@ class Capabilities(NamedTuple):
         """Return a finding in the user's language. The cache and other programs get English."""
         cause, remedy = self._explain(finding)
         return finding._replace(
-            title=_(finding.title),
-            cause=cause.translated(_),
-            remedy=remedy.translated(_),
+            title=_(finding.title), cause=cause.translated(_), remedy=remedy.translated(_)
         )
 
     def why_not(self) -> tuple[Sentence, Sentence]:
@@ -125,7 +123,7 @@ def probe(
         if versions == file_stamps(files):
             return found
     programs = _programs(environ, writable)
-    file = _cache_file(paths, environ, programs, mounts)
+    file = cache_file(paths, environ, programs, mounts)
     found = _cached_or_new(paths, environ, programs, file, fresh=fresh)
     if found.can_wrap and found.overlay is not OverlayMethod.NONE:
         files = (*filter(None, programs.values()), str(file))
@@ -134,23 +132,20 @@ def probe(
     return found
 
 
-def cache_file(paths: Paths, environ: Mapping[str, str]) -> Path:
+def cache_file(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str] | None = None,
+    mounts: Sequence[MountPoint] | None = None,
+) -> Path:
     """Return the file with the cached result for this machine and user."""
-    programs = _programs(environ, (os.path.realpath(paths.playground),))
-    return _cache_file(paths, environ, programs, mount_table())
+    programs = programs or _programs(environ, (os.path.realpath(paths.playground),))
+    mounts = mount_table() if mounts is None else mounts
+    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
 
 
 def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
     return {name: find_program(name, environ, writable) for name in _PROGRAMS}
-
-
-def _cache_file(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str],
-    mounts: Sequence[MountPoint],
-) -> Path:
-    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
 
 
 # The last result, so that the next run need not read the file again.
@@ -185,10 +180,6 @@ def _cached_or_new(
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
     return found
-
-
-def _is_mounted_below(folder: str) -> bool:
-    return any(mount.path != folder and is_inside(mount.path, folder) for mount in mount_table())
 
 
 def _written(
@@ -278,7 +269,8 @@ class _Probe:
                 for name in ("below", "above", "work", "above2", "work2", "above3", "work3"):
                     os.mkdir(f"{made}/{name}")
                 folder = self._paths.real_home
-                if namespaces != ("mount", "pid") and _is_mounted_below(folder):
+                below = {m.path for m in mount_table() if is_inside(m.path, folder)} - {folder}
+                if namespaces != ("mount", "pid") and below:
                     # This folder cannot get an overlay, but others can.
                     folder = f"{made}/below"
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))

@@ -21,10 +21,7 @@ _INSTALL = {
     "arch": "sudo pacman -S {}",
     "suse": "sudo zypper install {}",
 }
-_PACKAGES = {
-    "bubblewrap": {},
-    "libseccomp": {"debian": "libseccomp2", "suse": "libseccomp2"},
-}
+_PACKAGES = {"bubblewrap": {}, "libseccomp": {"debian": "libseccomp2", "suse": "libseccomp2"}}
 _ALLOW = (
     "sudo apt install apparmor-profiles && sudo ln -s "
     "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && "
@@ -51,10 +48,7 @@ def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
             _("Reinstall bubblewrap. `bwrap --version` should print a version."),
         )
     if key == "seccomp":
-        return (
-            _("libseccomp is missing, or the kernel refuses filters."),
-            install("libseccomp"),
-        )
+        return (_("libseccomp is missing, or the kernel refuses filters."), install("libseccomp"))
     if key == "sandbox" and os.stat(bwrap).st_mode & stat.S_ISUID:
         return (
             _("{program} has the setuid bit, which newer versions refuse.", program=bwrap),

@@ -256,11 +256,7 @@ def lower_rights() -> None:
 
 def map_user_to_root(uid: int, gid: int) -> None:
     """Make the user root in the new user namespace, where only root may mount."""
-    for name, line in (
-        ("setgroups", "deny"),
-        ("uid_map", f"0 {uid} 1"),
-        ("gid_map", f"0 {gid} 1"),
-    ):
+    for name, line in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(descriptor, line.encode())
         os.close(descriptor)

@@ -15,7 +15,7 @@ import os
 import struct
 import time
 
-from .child import rights
+from .child import check, rights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def enter(namespace: bytes, inode: int) -> None:
     owner = fcntl.ioctl(net, _NS_GET_USERNS)
     # Nobody may enter the namespace they are in.
     if os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
-        _check(_libc.setns(owner, _NEWUSER))
-    _check(_libc.setns(net, _NEWNET))
+        check(_libc.setns(owner, _NEWUSER))
+    check(_libc.setns(net, _NEWNET))
 
 
 def wait_for_loopback(control: socket.socket) -> None:
@@ -105,9 +105,3 @@ def make_socket(kind: str, address: str, port: int) -> socket.socket | None:
         made.close()
         return None
     return made
-
-
-def _check(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

@@ -12,7 +12,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ....files.dirfd import open_regular_file
 from ....files.overlayfs import find_in_layers, names_in_layers, read_merged
@@ -49,18 +49,16 @@ def pack_ids(data: bytes, width: int) -> frozenset[bytes]:
     return frozenset(data[at : at + width] for at in range(_IDS, end, width))
 
 
+@dataclass
 class Objects:
     """The objects of one repository: the layers of its root, and its folder of objects in there."""
 
-    def __init__(
-        self, layers: Sequence[str], folder: str, index_pack: IndexPack, allowance: Allowance
-    ) -> None:
-        self._layers = layers
-        self._folder = folder
-        self._index_pack = index_pack
-        self._made: dict[str, bytes | None] = {}
-        self._packs: list[frozenset[bytes]] | None = None
-        self._left = allowance
+    _layers: Sequence[str]
+    _folder: str
+    _index_pack: IndexPack
+    _left: Allowance
+    _made: dict[str, bytes | None] = field(default_factory=dict)
+    _packs: list[frozenset[bytes]] | None = None
 
     def is_right(self, path: str) -> bool:
         """Return whether the content of a loose object hashes to its name."""

@@ -20,14 +20,7 @@ from ...change import Type
 from ...roots import is_git_folder
 from ..risky import normalised
 from .config import own_config
-from .hooks import (
-    HOOKS,
-    MANAGED_NAMES,
-    MANAGERS,
-    manifest_commands,
-    named_in,
-    settings_in,
-)
+from .hooks import HOOKS, MANAGED_NAMES, MANAGERS, manifest_commands, named_in, settings_in
 
 _LARGEST = 1 << 20
 # Git's own limit for nested includes; then limits that no real repository reaches.

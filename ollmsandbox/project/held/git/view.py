@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ....files.dirfd import open_regular_file
 from ....files.overlayfs import find_in_layers, read_merged
@@ -13,13 +14,12 @@ from ....paths import is_inside
 _MOST = 16 << 20
 
 
+@dataclass(frozen=True)
 class View:
-    """The roots of a run with their layers, the top one first. `own` are folders that are never
-    the user's: those of this program, with the playground in them."""
-
-    def __init__(self, layers: Mapping[str, Sequence[str]], own: Sequence[str] = ()) -> None:
-        self.roots = layers
-        self.own = own
+    # With their layers, the top one first.
+    roots: Mapping[str, Sequence[str]]
+    # Folders that are never the user's: those of this program, with the playground in them.
+    own: Sequence[str] = ()
 
     def split(self, path: str) -> tuple[str, str] | None:
         """Return the root that a path is in, and the path in it."""
