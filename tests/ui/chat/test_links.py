@@ -15,6 +15,7 @@ from support.window import finish, running_loop, wait_until
 
 from ollmsandbox.errors import OllmSandboxError
 from ollmsandbox.sandbox.bubble import Bubble
+from ollmsandbox.sandbox.spec import RunSpec
 from ollmsandbox.ui.chat import links
 from ollmsandbox.ui.chat.tool_card import ToolCard
 
@@ -49,7 +50,7 @@ def test_a_click_opens_a_port(
 
     card.connect("open-port", open_port)
     with running_loop():
-        bubble = Bubble(tmp_path, timeout=100)
+        bubble = Bubble(RunSpec(str(tmp_path), timeout=100))
         running = asyncio.ensure_future(
             bubble.exec(["python3", "-c", SERVER]), loop=asyncio.get_event_loop()
         )
