@@ -193,5 +193,6 @@ class UnsandboxedProcess:
 
 
 def _descriptor(stream: Gio.InputStream | None) -> int:
-    assert isinstance(stream, Gio.UnixInputStream)
-    return int(stream.get_fd())
+    assert stream is not None
+    # Newer versions of PyGObject have its class in another module, and warn of this one.
+    return int(stream.get_property("fd"))
