@@ -5,6 +5,7 @@ edit stays, and the command's version is kept."""
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from ollmsandbox.files import exchange
 from ollmsandbox.files.dirfd import DirEntryAt
 from ollmsandbox.project.change import Recorded, State
 from ollmsandbox.project.index import read_changes
+from ollmsandbox.project.swap import Item, Left, Swapper
 from ollmsandbox.project.versions import Versions
 from ollmsandbox.sandbox.spec import Mode
 
@@ -180,6 +182,41 @@ def test_an_edit_just_before_a_file_is_deleted_stays(
             file.rmdir()
         review.apply(run, [str(file)])
     assert not os.path.lexists(file)
+
+
+def write_as_if_nothing_was_done(file: Path) -> None:
+    """Keep the size and the time of a file, as some tools do."""
+    found = file.stat()
+    file.write_bytes(b"m" * found.st_size)
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def put_another_that_looks_the_same_there(file: Path) -> None:
+    other = Path(shutil.copy2(file, file.with_name("other")))
+    write_as_if_nothing_was_done(other)
+    other.rename(file)
+
+
+@pytest.mark.parametrize(
+    "act", [write_as_if_nothing_was_done, put_another_that_looks_the_same_there]
+)
+@pytest.mark.parametrize("path", ["one/a", "one/left"], ids=["replaced", "deleted"])
+def test_an_edit_with_the_size_and_the_time_of_the_old_file_stays(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, path: str, act: Callable[[Path], None]
+) -> None:
+    """What comes out of the place afterwards does not tell that it was edited."""
+    file = snapshot.person.project / path
+    real = Swapper.do
+
+    def do(swapper: Swapper, item: Item) -> Left:
+        if item.path == path:
+            act(file)
+        return real(swapper, item)
+
+    monkeypatch.setattr(Swapper, "do", do)
+    snapshot.settle(Mode.AUTO)
+    assert set(file.read_text()) == {"m"}
+    assert {item.change.path: item.state for item in read(snapshot)}[path] is State.CONFLICT
 
 
 def read(snapshot: Snapshot) -> list[Recorded]:
