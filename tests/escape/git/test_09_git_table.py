@@ -406,6 +406,10 @@ HOOKS = {
     "a variable in braces": ("D=tools\\nsh ${D}/checks/run", "", "tools/checks/run"),
     "two variables": ('D=tools N=run; sh "$D/$N"', "", "tools/run"),
     "run-parts": ("run-parts tools/checks", "", "tools/checks/10-lint"),
+    "a list of run-parts": ("cat $(run-parts --list tools/checks) | sh", "",
+        "tools/checks/10-lint"),
+    "xargs": ("ls tools/checks/* | xargs -n1 sh", "", "tools/checks/a"),
+    "while": ("ls tools/checks | while read f; do sh tools/checks/$f; done", "", "tools/checks/a"),
     "PATH": ("PATH=$PWD/bin:$PATH; lint", "", "bin/lint"),
     "PATH, exported": ('export PATH="$(git rev-parse --show-toplevel)/bin:$PATH"\\nlint', "",
         "bin/lint"),
@@ -415,6 +419,8 @@ HOOKS = {
     "a value that a variable has without one": ('sh "${DIR:-tools}/run"', "", "tools/run"),
     "a folder to enter": ("cd tools/checks && for f in *; do . ./$f; done", "", "tools/checks/a"),
 }  # fmt: skip
+# What these run must be a program, or is held only if it is one.
+PROGRAMS = ("a variable", "two variables", "run-parts", "PATH", "PATH, exported")
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -432,7 +438,8 @@ def test_what_a_hook_runs(person: Person, is_new: bool) -> None:
         if not is_new:
             file.write_text("#!/bin/sh\n")
             file.chmod(0o755)
-        plants[name] = f"printf '{HARM}' >{script}; chmod +x {script}; mkdir src;"
+        chmod = f"chmod +x {script};" if name in PROGRAMS else ""
+        plants[name] = f"printf '{HARM}' >{script}; {chmod} mkdir src;"
     others = "echo x >src/main.c; echo x >new"
     waiting = attack_each(person, {n: f"{plant} {others}" for n, plant in plants.items()})
     assert waiting == {name: {script} for name, (_, _, script) in HOOKS.items()}
