@@ -91,7 +91,7 @@ print("looked at")
 # Of the namespaces that the command has to itself; any process may subscribe to pressure events.
 NAMES = ("msg", "sem", "shm", "auto_msgmni", "ns_last_pid", "pid_max")
 OWN = (
-    *("/proc/pressure/", "/proc/sys/fs/mqueue/", "/proc/sys/net/", "/proc/sys/user/"),
+    *("/proc/pressure/", "/proc/sys/fs/mqueue/"),
     *(f"/proc/sys/kernel/{name}" for name in NAMES),
 )
 

@@ -331,11 +331,12 @@ def pending_layer(person: Person) -> Seen:
 def test_a_kill_at_any_step(person: Person) -> None:
     """In a folder that was made anew, only the folder itself shows that its content was deleted."""
     fill(person.project)
-    (person.project / "touched").write_text("old\n")
+    for name in ("touched", "folder/gone"):
+        (person.project / name).write_text("old\n")
     snapshot, run_id = cut_off(
         person,
         "rm -r folder; mkdir folder; echo second >folder/leaf; echo second >file; touch touched",
-        "echo first >folder/leaf; echo first >folder/new; echo first >file; rm touched",
+        "for f in file folder/leaf folder/new folder/gone; do echo first >$f; done; rm touched",
     )
 
     def look() -> tuple[object, ...]:
@@ -345,6 +346,7 @@ def test_a_kill_at_any_step(person: Person) -> None:
     expected = look()
     assert expected[0] == {
         "file": (State.PENDING, b"second\n"),
+        "folder/gone": (State.PENDING, b""),
         "folder/leaf": (State.PENDING, b"second\n"),
         "folder/other": (State.PENDING, b""),
     }

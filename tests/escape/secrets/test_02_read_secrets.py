@@ -170,9 +170,10 @@ def test_a_hidden_name_is_behind_a_link(
     person: Person, found: Capabilities, elsewhere: Path, name: str
 ) -> None:
     for link, target in reversed(LINKED[name].items()):
-        folder = person.home / target.replace("ELSEWHERE", str(elsewhere))
+        target = target.replace("ELSEWHERE", str(elsewhere))
+        folder = person.home / target
         folder.mkdir(parents=True, exist_ok=True)
-        (person.home / link).symlink_to(folder)
+        (person.home / link).symlink_to(target)
     put_secret(person.home / (".ssh/id_rsa" if ".ssh" in LINKED[name] else ".config/gh/hosts.yml"))
     attack = read_all(f"{person.home}/.ssh", folder, person.home, elsewhere)
     assert SECRET not in person.run(attack, capabilities=found).stdout.text
