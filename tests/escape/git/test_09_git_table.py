@@ -405,6 +405,7 @@ HOOKS = {
     "a variable": ('DIR=tools/checks; "$DIR"/run', "", "tools/checks/run"),
     "a variable in braces": ("D=tools\\nsh ${D}/checks/run", "", "tools/checks/run"),
     "two variables": ('D=tools N=run; sh "$D/$N"', "", "tools/run"),
+    "variables in other lines": ('cd tools/checks\\nN=run\\nsh "$N"', "", "tools/checks/run"),
     "run-parts": ("run-parts tools/checks", "", "tools/checks/10-lint"),
     "a list of run-parts": ("cat $(run-parts --list tools/checks) | sh", "",
         "tools/checks/10-lint"),
@@ -416,30 +417,35 @@ HOOKS = {
     "find": ("find tools/checks -name '*.sh' -exec sh {} \\\\;", "", "tools/checks/deep/a.sh"),
     "find of anything": ("find tools/checks -type f | xargs -n1 sh", "", "tools/checks/a"),
     "a loop": ("for f in tools/checks/*; do sh $f; done", "", "tools/checks/a"),
+    "a loop over the whole path": ("for f in WORKTREE/tools/*; do sh $f; done", "", "tools/a"),
     "a value that a variable has without one": ('sh "${DIR:-tools}/run"', "", "tools/run"),
     "a folder to enter": ("cd tools/checks && for f in *; do . ./$f; done", "", "tools/checks/a"),
 }  # fmt: skip
 # What these run must be a program, or is held only if it is one.
-PROGRAMS = ("a variable", "two variables", "run-parts", "PATH", "PATH, exported")
+PROGRAMS = ("a variable", "run-parts", "PATH", "PATH, exported")
 
 
-@pytest.mark.parametrize("is_new", [True, False])
-def test_what_a_hook_runs(person: Person, is_new: bool) -> None:
+@pytest.mark.parametrize("new", ["folder", "file", "content"])
+def test_what_a_hook_runs(person: Person, new: str) -> None:
     folders, plants = copies(person, HOOKS), {}
     for name, (text, path, script) in HOOKS.items():
         hook = folders[name] / (path or ".git/hooks") / "pre-commit"
         hook.parent.mkdir(parents=True, exist_ok=True)
-        hook.write_text(f"#!/bin/sh\n{text}\n".replace("\\n", "\n").replace("\\\\", "\\"))
+        text = text.replace("\\n", "\n").replace("\\\\", "\\")
+        hook.write_text(f"#!/bin/sh\n{text}\n".replace("WORKTREE", str(folders[name])))
         hook.chmod(0o755)
         file = folders[name] / script
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if new != "folder":
+            file.parent.mkdir(parents=True, exist_ok=True)
         if path:
             git(person, f"git config core.hooksPath {path}", folders[name])
-        if not is_new:
+        if new == "content":
             file.write_text("#!/bin/sh\n")
             file.chmod(0o755)
         chmod = f"chmod +x {script};" if name in PROGRAMS else ""
-        plants[name] = f"printf '{HARM}' >{script}; {chmod} mkdir src;"
+        plants[name] = (
+            f"mkdir -p $(dirname {script}); printf '{HARM}' >{script}; {chmod} mkdir src;"
+        )
     others = "echo x >src/main.c; echo x >new"
     waiting = attack_each(person, {n: f"{plant} {others}" for n, plant in plants.items()})
     assert waiting == {name: {script} for name, (_, _, script) in HOOKS.items()}

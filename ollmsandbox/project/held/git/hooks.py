@@ -20,13 +20,18 @@ from ....files.dirfd import folders_above
 from ..risky_files import read_names
 
 _SHELL_WORDS = re.compile(r"[\s;|&(){}<>\"'`$!=,:]+")
-# What comes after a program that reads a script.
-_AFTER_PROGRAM = re.compile(
-    r"(?:^|[\s;|&(\"'`/!])(?:source|\.|env|exec|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php"
-    r"|python[\d.]*|tclsh|Rscript)\s+(?:-\S+\s+)*[\"']?([^\s;|&()\"'`]+)"
+# Programs that read a script, and what comes after them: its name, or only a variable with it.
+_READERS = (
+    r"source|\.|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php|python[\d.]*|tclsh|Rscript"
+)
+_BEFORE, _OPTIONS, _WORD = r"(?:^|[\s;|&(\"'`/!])", r"\s+(?:-\S+\s+)*[\"']?", r"[^\s;|&()\"'`]"
+_AFTER_PROGRAM = re.compile(rf"{_BEFORE}(?:env|exec|{_READERS}){_OPTIONS}({_WORD}+)")
+_VARIABLE = re.compile(
+    rf"{_BEFORE}(?:{_READERS}){_OPTIONS}{_WORD}*\$\{{?\w+\}}?[\"']?(?=[\s;|&)]|$)", re.MULTILINE
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
+_ASSIGNED = re.compile(r"=[\"']?([\w./-]+)")
 _MODULE = re.compile(
     r"(?:-m|\bimport|\bfrom)\s*([\w.]+)(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
 )
@@ -69,16 +74,29 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     # A script may change to the folders above its own.
     above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
     folders = dict.fromkeys((worktree, folder, *above))
+    missing: dict[str, None] = {}
+    text = text.replace(f"{worktree}/", "./")
+    is_any = _VARIABLE.search(text)
     for line in text.splitlines():
+        runs_all = is_any or _RUNS_ALL.search(line)
+        paths = {end for word in words_in(line) if "/" in word for end in _ends(word)}
+        paths.update(_ASSIGNED.findall(line))
         for end in _ends_in(line):
             stem = end.rpartition("/")[0] if glob.has_magic(end) else end
             for place in {os.path.normpath(f"{around}/{stem}") for around in (worktree, folder)}:
-                if stem and place.startswith(f"{worktree}/") and os.path.isdir(place):
+                if not stem or not place.startswith(f"{worktree}/"):
+                    continue
+                if os.path.isdir(place):
                     folders[place] = None
-                    (named.folders if _RUNS_ALL.search(line) else named.programs).add(place)
+                    (named.folders if runs_all else named.programs).add(place)
+                elif end in paths and not os.path.lexists(place):
+                    missing[place] = None
+                    named.folders.update([place] if runs_all else [])
     ends = set(_ends_in(text))
     # Of a long script, most would be files that nobody will ever have.
     is_long = len(ends) * len(folders) > 2_000
+    if len(ends) * len(missing) < 2_000:
+        folders |= missing
     for end in ends:
         near = set(script_places(end, worktree, folder))
         for place in script_places(end, *folders):
