@@ -27,8 +27,8 @@ def settings(given: argparse.Namespace) -> int:
             for setting in ALL:
                 print(f"{setting.name} = {setting.read(manager)}  ({setting.what})")
             found = asdict(load_rootfs_settings(paths.config))
-            for name, (_pattern, what) in SETTINGS.items():
-                print(f"{_ROOTFS}{name} = {found[name]}  ({what})")
+            for name, of_rootfs in SETTINGS.items():
+                print(f"{_ROOTFS}{name} = {found[name]}  ({of_rootfs.what})")
             return 0
         known = {setting.name: setting for setting in ALL}
         if given.name not in known:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -35,11 +36,11 @@ class RootfsSettings:
                 file=FILE,
                 names=", ".join(SETTINGS),
             )
-        pattern, what = SETTINGS[name]
-        if not re.fullmatch(pattern, text):
+        setting = SETTINGS[name]
+        if not re.fullmatch(setting.pattern, text):
             # Translators: {name} is a setting: mirror, branch, version or tier.
             why = N_("{value} is not a valid {name}.")
-            raise RootfsError(why, what, value=repr(text), name=name)
+            raise RootfsError(why, setting.what, value=repr(text), name=name)
         if name == "mirror":
             return replace(self, mirror=text.rstrip("/"))
         if name == "branch":
@@ -47,18 +48,24 @@ class RootfsSettings:
         return replace(self, tier=int(text)) if name == "tier" else replace(self, version=text)
 
 
-# The pattern of the values of each, and what they are.
+class _Setting(NamedTuple):
+    pattern: str
+    what: str
+
+
 SETTINGS = {
-    "mirror": (r"https?://[^\s?#]+", N_("The address of a mirror, such as https://host/alpine.")),
-    "branch": (
+    "mirror": _Setting(
+        r"https?://[^\s?#]+", N_("The address of a mirror, such as https://host/alpine.")
+    ),
+    "branch": _Setting(
         r"latest-stable|edge|v[0-9]+\.[0-9]+",
         N_("latest-stable, edge, or a branch such as v3.22."),
     ),
-    "version": (
+    "version": _Setting(
         r"(?:[0-9]+\.[0-9]+(\.[0-9]+)*([_a-z0-9]*)|20[0-9]{6})?",
         N_('A version such as 3.22.1, or "" for the newest.'),
     ),
-    "tier": (
+    "tier": _Setting(
         "[0123]",
         N_("0: base only, 1: required packages, 2: recommended packages, 3: also compilers."),
     ),
