@@ -304,7 +304,8 @@ class ChangesView(Gtk.Box):
         if not is_same or self._is_stale:
             # A newer call may interrupt this one while the list becomes shorter.
             self._is_stale = True
-            self._focused = self._focused_file() or self._focused
+            # A run that the user asked for gets the focus, not the row that had it before.
+            self._focused = None if self._wanted_run else self._focused_file() or self._focused
             # Further down, all rows that exist are below those that would stay.
             scrolled = self.list_view.get_vadjustment()
             if scrolled is None or scrolled.get_value() < scrolled.get_page_size():
