@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import subprocess
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -86,21 +87,22 @@ def killed_when(is_time: Callable[[], bool], act: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def after_each_change(step: Callable[[], None]) -> Iterator[None]:
-    """Call `step` after each system call of this process that changes something on disk."""
-    is_stepping = False
+    """Call `step` after each system call of this process that changes something on disk, of
+    whichever thread."""
+    own, one_at_a_time = threading.local(), threading.Lock()
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal is_stepping
             result = change(*arguments, **options)
             is_change = change is not real["open"] or arguments[1] & os.O_CREAT
             # What is done in a step is not counted.
-            if is_change and not is_stepping:
-                is_stepping = True
+            if is_change and not getattr(own, "is_stepping", False):
+                own.is_stepping = True
                 try:
-                    step()
+                    with one_at_a_time:
+                        step()
                 finally:
-                    is_stepping = False
+                    own.is_stepping = False
             return result
 
         return call
