@@ -73,6 +73,7 @@ def test_what_is_opened_with_the_keyboard_has_it(screen: Screen, person: Person)
         window.activate_action("win.toggle-changes", None)
         wait_until(lambda: _focus(window).is_ancestor(window.changes_pane))
         wait_until(lambda: window.flap.get_reveal_progress() == 1)
+        wait_until(lambda: window.changes.lists.get_visible_child_name() == "empty")
         window.chat.focus_composer()
         stops = set()
         for _step in range(40):
