@@ -31,6 +31,7 @@ _VARIABLE = re.compile(
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
+# The value of a variable or an option.
 _ASSIGNED = re.compile(r"=[\"']?([\w./-]+)")
 _MODULE = re.compile(
     r"(?:-m|\bimport|\bfrom)\s*([\w.]+)(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
@@ -76,9 +77,9 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     folders = dict.fromkeys((worktree, folder, *above))
     missing: dict[str, None] = {}
     text = text.replace(f"{worktree}/", "./")
-    is_any = _VARIABLE.search(text)
+    runs_any_script = _VARIABLE.search(text)
     for line in text.splitlines():
-        runs_all = is_any or _RUNS_ALL.search(line)
+        runs_all = runs_any_script or _RUNS_ALL.search(line)
         paths = {end for word in words_in(line) if "/" in word for end in _ends(word)}
         paths.update(_ASSIGNED.findall(line))
         for end in _ends_in(line):
@@ -90,8 +91,10 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                     folders[place] = None
                     (named.folders if runs_all else named.programs).add(place)
                 elif end in paths and not os.path.lexists(place):
+                    # The command may make it.
                     missing[place] = None
-                    named.folders.update([place] if runs_all else [])
+                    if runs_all:
+                        named.folders.add(place)
     ends = set(_ends_in(text))
     # Of a long script, most would be files that nobody will ever have.
     is_long = len(ends) * len(folders) > 2_000

@@ -16,7 +16,9 @@ _MOST = 16 << 20
 
 @dataclass(frozen=True)
 class View:
-    # With their layers, the top one first.
+    """The folders that a command could change, as it left them."""
+
+    # The roots with their layers, the top one first.
     roots: Mapping[str, Sequence[str]]
     # Folders that are never the user's: those of this program, with the playground in them.
     own: Sequence[str] = ()
