@@ -8,7 +8,7 @@ import os
 import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -302,7 +302,7 @@ class FolderSet:
     """Answers `path in folders` as `is_inside` does, faster for many paths."""
 
     def __init__(self, folders: Iterable[str]) -> None:
-        self._folders = frozenset(folder.rstrip("/") for folder in folders)
+        self._folders = _stripped(tuple(folders))
 
     def __contains__(self, path: str) -> bool:
         # The path itself, then each folder around it; "" is the root.
@@ -312,6 +312,11 @@ class FolderSet:
                 return True
             end = path.rfind("/", 0, end)
         return False
+
+
+@lru_cache(maxsize=16)
+def _stripped(folders: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(folder.rstrip("/") for folder in folders)
 
 
 class FolderValues(dict[str, _Value]):

@@ -18,6 +18,7 @@ from .caches import FoundCaches, find_caches, needs_base, outermost, plain_name,
 from .folders import EMPTY_FOLDERS, find_working_dir, is_home
 from .home import AllowedPaths, allowed_paths, unlisted_names
 from .mask_layer import path_prefixes, spec_for
+from .masks import by_folder, names_inside
 from .mounts import Mount
 from .plan import Plan, PlanBuilder, PlanInputs
 from .resolver import resolver_files, ssh_files, ssh_variables, without_proxies
@@ -76,14 +77,13 @@ class _HostBuilder(PlanBuilder):
         self.environment = environment
         self._home = inputs.paths.real_home
         settings = {os.path.realpath(path) for path, _rules in self._settings_folders()}
-        self.hidden = tuple(path for path in self.hidden if path not in settings)
+        if settings:
+            self.hidden = tuple(path for path in self.hidden if path not in settings)
         if inputs.spec.network:
             shown = [*(root.path for root in inputs.overlay.roots), self.playground]
             for home in dict.fromkeys((self._home, real_path(home_on_record() or self._home))):
                 self.hidden += unlisted_names(inputs.profile, environment, home, shown)
         self._in_hidden = FolderSet(self.hidden)
-        elsewhere = f"{self._home}/"
-        self._hidden_elsewhere = [name for name in self.hidden if not name.startswith(elsewhere)]
         self._cache = real_path(inputs.paths.cache)
         # Writes to /dev would go to memory, without limit.
         self._sealed: list[str] = ["/dev"]
@@ -98,7 +98,7 @@ class _HostBuilder(PlanBuilder):
     def home(self) -> list[Mount]:
         """Return mounts for the home folder, which hide secrets and allow for the playground and
         for caches."""
-        inside = self._relative(self._home)
+        inside = names_inside(self.hidden, self._home)
         existing, missing = self._usable_caches()
         names = [path[len(self._home) + 1 :] for path in missing]
         links = tuple((name, f"{PLAIN_CACHES}/{plain_name(name)}") for name in names)
@@ -203,7 +203,7 @@ class _HostBuilder(PlanBuilder):
         """Return a read-only mount for each path, without what is hidden in it."""
         made: list[Mount] = []
         for path in paths:
-            names = self._relative(path)
+            names = names_inside(self.hidden, path)
             if not names:
                 made.append(mounts.ReadOnlyBind(path))
             elif self.can_overlay(path):
@@ -229,7 +229,10 @@ class _HostBuilder(PlanBuilder):
     def _caches_apart(self, folders: Iterable[str]) -> list[Mount]:
         """Return mounts for caches outside the home folder's overlay, each with one of its own."""
         found = [path for path in folders if self.can_overlay(path)]
-        return [self._layered(self._masked(path, self._relative(path)), ("",)) for path in found]
+        return [
+            self._layered(self._masked(path, names_inside(self.hidden, path)), ("",))
+            for path in found
+        ]
 
     def _layered(self, base: mounts.MaskedFolder, names: tuple[str, ...]) -> mounts.CacheFolders:
         folder = base.spec.folder
@@ -257,7 +260,7 @@ class _HostBuilder(PlanBuilder):
     def outside(self) -> list[Mount]:
         """Return mounts that hide masked names and sockets outside the home folder."""
         elsewhere = FolderSet((*self.empty, self._home, self.project, "/dev"))
-        names = _visible(self._hidden_elsewhere)
+        names = _visible(self.hidden, self._home)
         names |= {alias for name in names for alias in self.host.aliases(name)}
         listening = {s for s in self.host.sockets if s not in self._in_hidden}
         folders: dict[str, set[str]] = {}
@@ -265,9 +268,9 @@ class _HostBuilder(PlanBuilder):
         aliases = self.host.aliases(self._home)
         for home in aliases if self.allowed is None else ():
             if self.can_overlay(home):
-                folders[home] = {f"{home}/{name}" for name in self._relative(self._home)}
+                folders[home] = {f"{home}/{name}" for name in names_inside(self.hidden, self._home)}
             else:
-                names |= {f"{home}/{name}" for name in self._relative(self._home)}
+                names |= {f"{home}/{name}" for name in names_inside(self.hidden, self._home)}
         made: list[Mount] = []
         for path in sorted(names | listening):
             folder = os.path.dirname(path)
@@ -347,15 +350,11 @@ class _HostBuilder(PlanBuilder):
                 continue
             # An overlay does not show what is mounted below its folder.
             if os.access(point, os.R_OK, effective_ids=True):
-                names = self._relative(point)
+                names = names_inside(self.hidden, point)
                 # Not in place, where the folder's own overlay would cover it.
                 masked = self._masked(point, names)._replace(in_place=False)
                 made.append(masked if names else mounts.ReadOnlyBind(point))
         return made
-
-    def _relative(self, folder: str) -> tuple[str, ...]:
-        start = f"{folder}/"
-        return tuple(name[len(start) :] for name in self.hidden if name.startswith(start))
 
     def _masked(
         self,
@@ -420,14 +419,12 @@ class _HostBuilder(PlanBuilder):
         )
 
 
-def _visible(paths: Iterable[str]) -> set[str]:
-    """Return the paths that the user can read or enter."""
-    folders: dict[str, list[str]] = {}
-    for path in paths:
-        folders.setdefault(path.rpartition("/")[0], []).append(path)
+def _visible(paths: tuple[str, ...], home: str) -> set[str]:
+    """Return the paths outside the home folder that the user can read or enter."""
     # Most of these folders do not exist.
-    there = [inside for folder, inside in folders.items() if os.path.isdir(folder or "/")]
-    return {path for inside in there for path in inside if _can_see(path)}
+    there = ((f, names) for f, names in by_folder(paths, home).items() if os.path.isdir(f or "/"))
+    inside = (f"{folder}/{name}" for folder, names in there for name in names)
+    return set(filter(_can_see, inside))
 
 
 def _can_see(path: str) -> bool:

@@ -29,23 +29,21 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     more: list[str] = []
     moved = ((usual, _named_folder(environ.get(name, ""))) for name, usual in profile.moved_folders)
     moves = [(usual, path) for usual, path in moved if path]
-    for given, names in profile.hidden_by_folder.items():
-        for base, rest in _places(given, homes, moves):
-            # The folder around a name may be a link, and so may the name itself.
-            real, found = seen.folder(base + rest)
-            around = real.rstrip("/")
-            places.append((around, names))
-            for name in list_names(real, found).links.intersection(names) if found else ():
-                more.append(os.path.realpath(f"{around}/{name}"))
-            for name in names if "*" in rest else (name for name in names if "*" in name):
-                for match in _matches(base, f"{rest}/{name}"):
-                    real = os.path.realpath(os.path.dirname(match))
-                    more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
-    whole = (f"{around}/{name}" for around, names in places for name in names)
-    hidden = dict.fromkeys((*whole, *more))
+    for base, rest, names, starred in _places(profile.hidden, tuple(homes), tuple(moves)):
+        # The folder around a name may be a link, and so may the name itself.
+        real, found = seen.folder(base + rest)
+        around = real.rstrip("/")
+        places.append((around, names))
+        for name in list_names(real, found).links.intersection(names) if found else ():
+            more.append(os.path.realpath(f"{around}/{name}"))
+        for name in starred:
+            for match in _matches(base, f"{rest}/{name}"):
+                real = os.path.realpath(os.path.dirname(match))
+                more += [f"{real}/{os.path.basename(match)}", os.path.realpath(match)]
     for path in _named_by_variables(profile.mask_variables, environ):
-        hidden[os.path.realpath(f"{home}{path[1:]}" if path.startswith("~") else path)] = None
-    for name in hidden.keys() & set(path_and_parents(home)):
+        more.append(os.path.realpath(f"{home}{path[1:]}" if path.startswith("~") else path))
+    hidden = _joined(tuple(places), tuple(more))
+    for name in set(path_and_parents(home)).intersection(hidden):
         raise ProfileError(
             N_("The profile {profile} hides {name}, which contains your home folder."),
             N_("Hide single folders in it instead."),
@@ -53,22 +51,55 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
             name=name,
         )
     for own in paths.own:
-        hidden[seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own)] = None
-    return tuple(hidden)
+        more.append(seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own))
+    return _joined(tuple(places), tuple(more))
 
 
+# There are hundreds of names. Most do not exist, and they are the same for each command: what
+# follows from the names alone is kept for the next one.
+@lru_cache(maxsize=16)
+def _joined(
+    places: tuple[tuple[str, tuple[str, ...]], ...], more: tuple[str, ...]
+) -> tuple[str, ...]:
+    whole = (f"{around}/{name}" for around, names in places for name in names)
+    return tuple(dict.fromkeys((*whole, *more)))
+
+
+@lru_cache(maxsize=64)
+def names_inside(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    """Return those of the paths that are in a folder, relative to it."""
+    start = f"{folder}/"
+    return tuple(path[len(start) :] for path in paths if path.startswith(start))
+
+
+@lru_cache(maxsize=16)
+def by_folder(paths: tuple[str, ...], without: str = "") -> Mapping[str, tuple[str, ...]]:
+    """Return the names in each folder, but for those in the folder `without`."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        # "" stands for the root.
+        folder, _, name = path.rpartition("/")
+        if not without or not is_inside(folder, without):
+            found.setdefault(folder, []).append(name)
+    return {folder: tuple(names) for folder, names in found.items()}
+
+
+@lru_cache(maxsize=16)
 def _places(
-    given: str, homes: Iterable[str], moves: Iterable[tuple[str, str]]
-) -> Iterator[tuple[str, str]]:
-    """Yield the folders that a mask's folder stands for, each as a beginning and the rest."""
-    if not given.startswith("~"):
-        yield "", given or "/"
-        return
-    for home in homes:
-        yield home, given[1:]
-    for usual, moved in moves:
-        if is_inside(given, usual):
-            yield moved, given[len(usual) :]
+    masks: tuple[str, ...], homes: tuple[str, ...], moves: tuple[tuple[str, str], ...]
+) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """Return the folders that masks stand for, each as a beginning and the rest, with all names in
+    it, and those of them that have to be searched for."""
+    made = []
+    for given, names in by_folder(masks).items():
+        starts = [("", given or "/")]
+        if given.startswith("~"):
+            starts = [(home, given[1:]) for home in homes]
+            starts += [(to, given[len(usual) :]) for usual, to in moves if is_inside(given, usual)]
+        for base, rest in starts:
+            starred = tuple(name for name in names if "*" in f"{rest}/{name}")
+            made.append((base, rest, names, starred))
+    return made
 
 
 def _named_folder(value: str) -> str:

@@ -26,7 +26,7 @@ from .caches import outermost
 from .folders import own_code
 from .host import Host, path_and_parents
 from .mask_layer import MOUNT_POINTS, path_prefixes
-from .masks import hidden_paths
+from .masks import hidden_paths, names_inside
 from .mounts import BindMounts, Mount, OverlayMount
 from .projects import secrets_of_others
 
@@ -222,8 +222,9 @@ class PlanBuilder:
         ]
 
     def hidden_in_roots(self) -> list[Mount]:
-        inside = tuple(f"{root.path}/" for root in self.inputs.overlay.roots)
-        return self.hide(n for n in self.hidden if n.startswith(inside) and os.path.exists(n))
+        roots = [root.path for root in self.inputs.overlay.roots]
+        paths = [f"{root}/{name}" for root in roots for name in names_inside(self.hidden, root)]
+        return self.hide(filter(os.path.exists, dict.fromkeys(paths)))
 
     def playground_at(self, shown: str) -> list[Mount]:
         """Return mounts for the playground, which is visible as `shown`.

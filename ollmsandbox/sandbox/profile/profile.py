@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from os.path import normpath
 from typing import NamedTuple, TypeVar
@@ -125,10 +125,6 @@ class Profile(NamedTuple):
     def hidden(self) -> tuple[str, ...]:
         return _without(self.masks, self.show)
 
-    @property
-    def hidden_by_folder(self) -> Mapping[str, tuple[str, ...]]:
-        return _by_folder(self.hidden)
-
     def for_command(self, words: Sequence[str]) -> Profile:
         """Return the profile for a command with these words; longer rules replace shorter ones."""
         matching = [rules for rules in self.commands if rules.match(words)]
@@ -197,7 +193,8 @@ _CHANGES = r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]"
 _RANDOM_SHARE = 0.4
 
 
-def _is_secret(value: str, patterns: Iterable[tuple[str, str]]) -> bool:
+@lru_cache(maxsize=1024)
+def _is_secret(value: str, patterns: tuple[tuple[str, str], ...]) -> bool:
     """Return whether a variable's value contains something that looks like a secret. `patterns` are
     the profile's: to compile all takes 10 ms, and most variables contain none of their texts."""
     # Paths, also several, contain all kinds of names. With options, it is a command.
@@ -220,16 +217,6 @@ def _is_secret(value: str, patterns: Iterable[tuple[str, str]]) -> bool:
 @lru_cache(maxsize=16)
 def _without(masks: tuple[str, ...], show: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(mask for mask in masks if mask not in show)
-
-
-@lru_cache(maxsize=16)
-def _by_folder(paths: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        # "" stands for the root.
-        folder, _, name = path.rpartition("/")
-        found.setdefault(folder, []).append(name)
-    return {folder: tuple(names) for folder, names in found.items()}
 
 
 @lru_cache(maxsize=1024)
