@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists what a command changed: one walk over its upper folder, which never follows a link."""
+"""Lists what a command changed, and marks what is risky or held: one walk over its upper folder,
+which never follows a link."""
 
 from __future__ import annotations
 

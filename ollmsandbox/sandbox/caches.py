@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A project's cache layers: what its commands wrote to `~/.cache`, `~/.npm` and the like.
 
-A project's folder has layers with the names 1, 2, ..., each above the one before. A run mounts them
-read-only above the user's own caches, below a folder of its own that receives what it writes. When
-the run has ended, that folder becomes the newest layer, and is merged into the one below it unless
-a command has that one mounted: the kernel does not allow a mounted layer to change. So there is one
-layer, and one more for each command that runs at the same time.
+A project's folder in `Paths.caches` has layers with the names 1, 2, ..., each above the one before.
+A run mounts them read-only above the user's own caches, below a folder of its own that receives
+what it writes. When the run has ended, that folder becomes the newest layer, and is merged into the
+one below it unless a command has that one mounted: the kernel does not allow a mounted layer to
+change. So there is one layer, and one more for each command that runs at the same time.
 
 Caches that the user does not have are in a folder of their own, below the layers as well. Links
 lead to it from where programs expect them.

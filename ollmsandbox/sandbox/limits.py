@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Enforce limits while a command runs.
+"""Watch the limits of a profile while a command runs.
 
-`watch_limits` polls what the kernel does not limit everywhere. If the user has set a memory
-limit and systemd runs, a scope (a control group) holds it, and a witness in it reports whether the
-kernel killed a process.
+`watch_limits` polls what the kernel does not limit everywhere, and says which limit is exceeded;
+`Running` in process.py then has the command killed. If the user has set a memory limit and systemd
+runs, a scope (a control group) holds it, and a witness in it reports whether the kernel killed a
+process.
 """
 
 from __future__ import annotations

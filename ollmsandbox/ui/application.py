@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GTK application: one instance, its actions and notifications."""
+"""The GTK application: one instance, its actions with their keys, and notifications. Widgets have
+more keys of their own (widgets/keyboard.py)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks the user about the calls of a client: in our window, else through the client.
+"""Asks the user about the calls of a client: in our window, else through the client (elicitation).
 
 A client could answer for its user. So it may only be asked what counts once, and only what it can
 show as a whole; saved answers and folders outside the project need the window.

@@ -2,7 +2,7 @@
 """The files that git's hooks run: what a hook names, and what the managers of hooks read.
 
 Hooks are read as text, not as a shell would read them. So a file may count as run that is not.
-`risky.py` decides what is held.
+`targets.py` collects them, and `scan.py` holds changes of them.
 """
 
 from __future__ import annotations
