@@ -5,6 +5,8 @@ sandbox, and those of publish.py, which lead into one."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import selectors
 import socket
 import struct
@@ -23,6 +25,7 @@ _MOST_WAITING = 1 << 20
 # Seconds to connect to one address.
 _PATIENCE = 20.0
 _PAUSE = 0.05
+_SPLICE = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -56,6 +59,10 @@ class Pump(Generic[L]):
         self._is_closed = False
         # One for all: new memory for each piece would take half of the time.
         self._piece = memoryview(bytearray(_PIECE))
+        # What a server sends goes through it without being copied. It is empty between two events.
+        self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):  # a user may have only so much in pipes
+            fcntl.fcntl(self._pipe[1], fcntl.F_SETPIPE_SZ, _PIECE)
         # Not a pipe: a lookup may end after this is closed, and its number may be another file's.
         self._awake, self._waker = socket.socketpair()
         self._awake.settimeout(0)
@@ -123,6 +130,8 @@ class Pump(Generic[L]):
         self._selector.close()
         for one in (*self._own, self._awake, self._waker):
             one.close()
+        for end in self._pipe:
+            os.close(end)
 
     def _on_wake(self, _mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -214,13 +223,36 @@ class Pump(Generic[L]):
             if mask & WRITE:
                 _send_to_server(link)
             if mask & READ:
-                data = self._receive(link.server, link)
-                if data is not None and not data:
+                received = self._carry(link)
+                if received == 0:
                     link.server_ended = True
-                elif data is not None:
-                    self._note_traffic(link, received=len(data))
-                    _send(link.client, link.to_client, data)
+                elif received is not None:
+                    self._note_traffic(link, received=received)
             self._shut_down(link)
+
+    def _carry(self, link: L) -> int | None:
+        """Pass on what a server has sent; return how much, or None if there is nothing yet."""
+        assert link.server is not None
+        reader, writer = self._pipe
+        try:
+            received = os.splice(link.server.fileno(), writer, _PIECE, flags=_SPLICE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            link.was_reset = True
+            return 0
+        left = received
+        try:
+            while left and not link.to_client:
+                left -= os.splice(reader, link.client.fileno(), left, flags=_SPLICE)
+        except BlockingIOError:
+            pass  # the client is slower: the rest waits
+        finally:
+            while left:
+                data = os.read(reader, left)
+                link.to_client += data
+                left -= len(data)
+        return received
 
     def _checked(self, link: L, data: memoryview) -> memoryview | bytes:
         """Return what of a client's words goes to the server."""
@@ -229,16 +261,13 @@ class Pump(Generic[L]):
     def _note_traffic(self, link: L, *, sent: int = 0, received: int = 0) -> None:
         """Take note of the bytes that a link carries."""
 
-    def _receive(self, source: socket.socket, link: L | None = None) -> memoryview | None:
-        """Return what has arrived, nothing at the end, and None if there is nothing yet. `link` is
-        that of a server, whose end may be an error."""
+    def _receive(self, source: socket.socket) -> memoryview | None:
+        """Return what has arrived, nothing at the end, and None if there is nothing yet."""
         try:
             return self._piece[: source.recv_into(self._piece)]
         except BlockingIOError:
             return None
         except OSError:
-            if link is not None:
-                link.was_reset = True
             return self._piece[:0]
 
     def _shut_down(self, link: L) -> None:

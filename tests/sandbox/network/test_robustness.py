@@ -140,33 +140,57 @@ except OSError:
     pass
 print(s.recv(100).decode())
 """
+# One connection after the other breaks off in the middle, while another gets what is its own.
+BESIDE = """
+import socket, struct, threading
+def break_off():
+    for _ in range(40):
+        with socket.create_connection(("www.example.org", 8888)) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.sendall(b"all")
+            s.shutdown(socket.SHUT_WR)
+            s.recv(1000)
+breaking = [threading.Thread(target=break_off) for _ in range(3)]
+for thread in breaking:
+    thread.start()
+with socket.create_connection(("www.example.org", 8888)) as s:
+    s.sendall(b"letter")
+    found = b"".join(iter(lambda: s.recv(1 << 16), b""))
+print(len(found), set(found) == set(b"letter"), found[:12].decode())
+for thread in breaking:
+    thread.join()
+"""
 
 
 def test_the_end_of_a_connection_is_the_server_s(tmp_path: Path) -> None:
-    """A slow reader gets everything, what was broken off does not look complete, and an answer
-    before the end of the request arrives."""
+    """A slow reader gets everything and nobody else's, what was broken off does not look complete,
+    and an answer before the end of the request arrives."""
     in_world(
         tmp_path,
         f"""
-        import socket, threading, time
-        def serve():
-            listener = socket.create_server((PUBLIC, 8888))
-            while True:
-                client, _address = listener.accept()
+        import contextlib, socket, threading, time
+        def answer(client):
+            with client, contextlib.suppress(ConnectionError):
                 said = client.recv(6)
                 if said == b"all":
                     client.recv(1)
                     client.sendall(bytes(6_000_000))
+                elif said == b"letter":
+                    client.sendall(said * 1_000_000)
                 elif said == b"refuse":
                     client.sendall(b"too large")
                 else:
                     client.sendall(bytes(5_000))
                     time.sleep(0.3)
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.close()
+        def serve():
+            listener = socket.create_server((PUBLIC, 8888))
+            while True:
+                client, _address = listener.accept()
+                threading.Thread(target=answer, args=(client,), daemon=True).start()
         threading.Thread(target=serve, daemon=True).start()
         for script, out in (({SLOW!r}, "6000000"), ({BROKEN_OFF!r}, "5000 broken off"),
-                            ({REFUSED!r}, "too large")):
+                            ({REFUSED!r}, "too large"), ({BESIDE!r}, "6000000 True letterletter")):
             write_script(script)
             done = run("python3 script.py", ["www.example.org:8888"])
             assert done.out == out + "\\n", done
