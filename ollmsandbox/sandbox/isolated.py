@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -15,11 +16,17 @@ from .probe.probe import probe
 from .seccomp import FilterRules, open_filter
 from .starter.client import memory_file
 
-# It may read all files, but nobody gets to know of it: it has no network, no sockets and no other
-# process around it. All it can write to is its output.
+# It has no network, no sockets and no other process around it. All it can write to is its output, and
+# /run, which is gone with it. Commands may see what becomes of the output: so it can read nothing of
+# the user's either.
 _OPTIONS = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
-    *("--setenv", "LC_ALL", "C.UTF-8", "--chdir", "/", "--ro-bind", "/", "/", "--tmpfs", "/run"),
+    *("--setenv", "LC_ALL", "C.UTF-8", "--chdir", "/", "--tmpfs", "/run"),
+)
+# Where programs and their libraries are.
+_SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store"),
+    *("/etc/alternatives", "/etc/ld.so.cache"),
 )
 
 
@@ -38,7 +45,11 @@ def run_isolated(
     found = probe(paths, environ)
     if not found.can_wrap:
         return None
-    system = DevicesAndProcesses(is_root=os.getuid() == 0)
+    read = [*_SYSTEM, *filter(os.path.isabs, argv)]
+    if argv[0] == sys.executable:
+        read += [sys.base_prefix, sys.prefix]
+    options = [word for path in read for word in ("--ro-bind-try", path, path)]
+    options += [*DevicesAndProcesses(is_root=os.getuid() == 0).args(), "--remount-ro", "/"]
     with contextlib.ExitStack() as closing:
         filter_ = open_filter(FilterRules(unix_sockets=False, netlink=False), paths.cache)
         closing.callback(os.close, filter_)
@@ -46,7 +57,7 @@ def run_isolated(
         closing.callback(os.close, stdin)
         process = closing.enter_context(
             subprocess.Popen(
-                [found.bwrap, *_OPTIONS, *system.args(), "--seccomp", str(filter_), "--", *argv],
+                [found.bwrap, *_OPTIONS, *options, "--seccomp", str(filter_), "--", *argv],
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

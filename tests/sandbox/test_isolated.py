@@ -41,7 +41,11 @@ def test_it_can_reach_nothing(person: Person) -> None:
     ):
         abstract.bind("\0ollmsandbox-isolated")
         abstract.listen()
+        (person.home / "letter").write_text("dear")
         attacks = (
+            f"open({str(person.home / 'letter')!r})",
+            "open('/etc/passwd')",
+            "open('/made', 'w')",
             f"open({str(person.home / 'made')!r}, 'w')",
             f"socket.create_connection({server.getsockname()!r})",
             "socket.socket(socket.AF_UNIX).connect('\\0ollmsandbox-isolated')",
