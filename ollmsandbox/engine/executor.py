@@ -84,7 +84,7 @@ class SandboxExecutor(Executor):
     ) -> AsyncIterator[Run]:
         events = sys.modules.get("gi.events")
         if events is None or not isinstance(asyncio.get_running_loop(), events.GLibEventLoop):
-            live = None  # only a loop of GLib's can watch files
+            live = None  # only a window shows what changes while a command runs
         run = await asyncio.to_thread(self.prepare_recorded, spec, live, ask_host)
         await asyncio.to_thread(lambda: run.plan)
         yield run

@@ -135,9 +135,9 @@ def prepare_run(
     ask_host: AskHost | None = None,
     services: Mapping[str, Service] | None = None,
 ) -> PreparedRun:
-    """Put a run together without starting it. `live` hears of changes while the command runs, and
-    needs a loop on GLib. `ask_host` asks the user about hosts that the run does not name.
-    `services` are names that exist only in this sandbox."""
+    """Put a run together without starting it. `live` hears of changes while the command
+    runs. `ask_host` asks the user about hosts that the run does not name. `services` are names that
+    exist only in this sandbox."""
     spec = spec._replace(project=find_project(spec.project, paths))
     profile = load_profile(paths, spec, command=spec.command)
     profile, spec = prepare_agent(profile, spec, paths, environ)

@@ -16,9 +16,9 @@ from .probe.probe import probe
 from .seccomp import FilterRules, open_filter
 from .starter.client import memory_file
 
-# It has no network, no sockets and no other process around it. All it can write to is its output, and
-# /run, which is gone with it. Commands may see what becomes of the output: so it can read nothing of
-# the user's either.
+# It has no network, no sockets and no other process around it. All it can write to is its output,
+# and /run, which is gone with it. Commands may see what becomes of the output: so it can read
+# nothing of the user's either.
 _OPTIONS = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
     *("--setenv", "LC_ALL", "C.UTF-8", "--chdir", "/", "--tmpfs", "/run"),

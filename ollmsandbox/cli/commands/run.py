@@ -195,7 +195,7 @@ class _Run:
         def started(pid: int) -> None:
             # Even with --quiet, since nobody could know.
             for one in run.ports.published:
-                text = f"Port {one.port} is in use here. The command's is at {one.url}."
+                text = f"Port {one.port} is not free here. The command's is at {one.url}."
                 if one.host_port != one.port and self._given.json:
                     self.notices.append(text)
                 elif one.host_port != one.port:

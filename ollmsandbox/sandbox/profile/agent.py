@@ -21,7 +21,7 @@ class SettingsFolder(NamedTuple):
 
     # As in `FolderTemplate`.
     folder: str
-    # JSON files, and the keys in them whose texts and numbers go back to the user's file if the
+    # JSON files, and the keys in them whose values go back to the user's file if the
     # agent changed them: "tokens.access" is a key in an object, and "*" any key. What follows "="
     # are the only values of it; objects without one of them do not go back.
     login: tuple[tuple[str, tuple[str, ...]], ...] = ()

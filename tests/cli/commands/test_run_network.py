@@ -144,7 +144,7 @@ def test_a_port_is_published_or_another_one_that_is_named(world: World) -> None:
             port = 3000
             if is_taken:
                 said = out.stderr.readline()
-                assert said.startswith("ollmsandbox: Port 3000 is in use here."), said
+                assert said.startswith("ollmsandbox: Port 3000 is not free here."), said
                 port = int(re.search(r"http://localhost:([0-9]+)", said)[1])
                 assert port != 3000
             assert out.stdout.readline() == "ready\\n"
