@@ -86,6 +86,7 @@ def _settings(connection: Connection) -> list[str]:
     words = [text.format(value) for text, value in found if value is not None]
     if connection.price is not None:
         words.append(f"price {connection.price.prompt:g} and {connection.price.reply:g}")
+    words += [f"seeing {visible_line(model)}" for model in connection.seeing]
     # Their values may be secret.
     return words + [f"header {name}" for name, _value in connection.headers]
 

@@ -127,7 +127,7 @@ def test_settings_are_stored_kept_listed_and_reset(person: Person) -> None:
     assert cli_here(person, *add, "--header", "X Y: 1").returncode == 125
     assert cli_here(person, "connections", "list").stdout == (
         "* box  openai  http://a.b/x  (m1, context 8,000, effort low, temperature 0.3, idle 60 s, "
-        "price 2.5 and 10, header X-Team)\n"
+        "price 2.5 and 10, seeing gpt-5, header X-Team)\n"
     )
     again = json.loads(cli_here(person, *add, "--effort", "default").stdout)
     assert (again["context"], again["effort"]) == (8000, None)
