@@ -156,12 +156,15 @@ class _Walk:
         self._levels: list[_Level] = []
         # Whether the checkout that this program runs from is in the root.
         self._is_own = is_inside(risky.CHECKOUT, root)
+        # The root's own name, if it is special: a linked folder may be `.vscode`.
+        name = os.path.basename(root)
+        self._own_name = "" if risky.is_plain_folder(name) else f"{name}/"
         # Whether no part of a folder's path is special.
         self._plain_folders = FolderValues(
-            top=True,
+            top=not self._own_name,
             find=lambda folder, around: around and risky.is_plain_folder(folder.rpartition("/")[2]),
         )
-        self._git_targets = GitTargets.of(root)
+        self._git_targets = GitTargets.of(root, view.roots)
         self._repositories = 0
         self._nested_repositories = NestedRepositories(root)
         self.names_around = risky.NamesAround(self._layers)
@@ -251,7 +254,8 @@ class _Walk:
         if lowers or ".git" in names:
             # Of a worktree that the command adds, too, the hooks are known.
             pointer = read_merged(self._layers, f"{path}/.git") if ".git" in names else None
-            self._git_targets.add_repository(f"{self._root}/{path}", pointer)
+            is_new = ".git" in names
+            self._git_targets.add_repository(f"{self._root}/{path}", pointer, is_new=is_new)
             self._repositories += 1
         # The kernel marks only the outermost new folder as opaque.
         inside.hides = level.hides or is_opaque(upper)
@@ -445,7 +449,7 @@ class _Walk:
             return ()
         if risky.is_obeyed(path, self.names_around, is_deleted=is_deleted):
             return (Flag.LATER, Flag.HELD)
-        risk = risky.risk_of(path)
+        risk = risky.risk_of(self._own_name + path)
         return (risk,) if risk else ()
 
     def judge_git(self, judge: GitJudge) -> None:

@@ -217,6 +217,51 @@ LED: dict[str, tuple[str, str, set[str]]] = {
         "mkdir scripts bin; echo evil >scripts/local; echo x >scripts/other; echo x >bin/sh",
         {"scripts/local"},
     ),
+    "links on the way": (
+        "mkdir -p impl scripts v1 v2; touch impl/check impl/evil v1/pre-push v2/pre-push;"
+        "ln -s ../impl/check scripts/pre-commit; ln -s ../../scripts/pre-commit .git/hooks/;"
+        f"ln -s v1 current; ln -s current githooks; {HOOKS_PATH} githooks;"
+        "echo >one; echo >two; ln -s one middle; ln -s middle inc; git config include.path ../inc",
+        "ln -sf ../impl/evil scripts/pre-commit; ln -sfn v2 current; ln -sf two middle",
+        {"scripts/pre-commit", "current", "middle"},
+    ),
+    "a link in a folder beside the hooks": (
+        "mkdir .git/hooks/pre-commit.d; ln -s ../../../tools/build .git/hooks/pre-commit.d/",
+        "echo x >>tools/build; echo x >tools/other",
+        {"tools/build"},
+    ),
+    "hooks of git-flow, a pager in an alias": (
+        "git config gitflow.path.hooks flow; git config alias.l '-c core.pager=al/pager log';"
+        "mkdir flow al; touch flow/x al/pager",
+        "echo x >>flow/x; echo x >>al/pager; echo x >al/other",
+        {"flow/x", "al/pager"},
+    ),
+    "what Mercurial includes": (
+        "mkdir .hg; echo '%include ../shared.rc' >.hg/hgrc; touch shared.rc",
+        "echo '[hooks]' >>shared.rc; echo x >other",
+        {"shared.rc"},
+    ),
+    "modules that a hook imports": (
+        "echo 'exec \"$INSTALL_PYTHON\" -mpre_commit hook-impl' >.git/hooks/pre-commit; mkdir src",
+        "for f in argparse.py json.abi3.so other.py src/json.py; do echo x >$f; done;"
+        "mkdir yaml; echo x >yaml/__init__.py",
+        {"argparse.py", "json.abi3.so", "yaml/__init__.py"},
+    ),
+    "a repository made of logs": (
+        "mkdir src; git add .; git commit -qm 1",
+        "I=$(git rev-parse HEAD); R=.git/worktrees/w/logs/refs/heads/x; mkdir -p $R/hooks;"
+        "echo $I $I x >$R/HEAD; echo \"$I $I x/../../../../../../../../src/.git\" >$R/gitdir;"
+        "echo \"$I $I ;touch ~/planted\" >$R/hooks/pre-commit; chmod +x $R/hooks/pre-commit;"
+        "echo \"gitdir: ../$R\" >src/.git",
+        {"src/.git", ".git/worktrees/w/logs/refs/heads/x/hooks/pre-commit"},
+    ),
+    "a worktree around what is there": (
+        "mkdir src; echo x >src/file; git add .; git commit -qm 1",
+        "git worktree add -q --detach --no-checkout t; mv t/.git src; rmdir t;"
+        "echo $PWD/src/.git >.git/worktrees/t/gitdir;"
+        "echo 'gitdir: ../.git/worktrees/t' >src/.git",
+        {"src/.git"},
+    ),
     # Git does not join the lines, so we must not, either.
     "a comment that seems to hide the next line": (
         "printf '[core]\n# \\\\\n\thooksPath = tools/hooks\n' >>.git/config",
@@ -406,6 +451,9 @@ MANAGERS = {
     "a script without a folder": ("", "python3 check.py", "check.py"),
     "a script after a variable": ("", "ROOT=$PWD; $ROOT/tools/check", "tools/check"),
     "a script after cd": ("", "(cd tools && ./check)", "tools/check"),
+    "a script after several cd": ("", "cd tools\ncd deep\nsh check.sh", "tools/deep/check.sh"),
+    "a script in the home folder": ("", '. "$HOME/project/HERE/tools/mine"', "tools/mine"),
+    "a script in a loop": ("", 'for f in a b\ndo\n  sh "ci/$f.sh"\ndone', "ci/a.sh"),
     "a script by a pattern": ("", "for s in tools/ch*; do $s; done", "tools/check"),
     "a script of a program": ("", "command -v awk && awk -f checks /dev/null", "checks"),
     "a module": ("", "python3 -m pkg.check", "pkg/check/__main__.py"),
@@ -413,10 +461,12 @@ MANAGERS = {
 
 
 @pytest.mark.ordinary
-def test_what_a_hook_manager_runs(person: Person) -> None:
+def test_what_a_hook_manager_runs(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(person.home))
     for number, (hook, text, runs) in enumerate(MANAGERS.values()):
         folder = person.project / str(number)
         git(person, "init", "-q", str(folder))
+        text = text.replace("HERE", str(number))
         write(folder / (hook or ".git/hooks/pre-commit"), f"#!/bin/sh\n{text}\n")
         if hook:
             git(person, "config", "core.hooksPath", os.path.dirname(hook), folder=folder)
@@ -552,7 +602,8 @@ def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
         found = states_of(person, hook)
         states_of(person, make)
     assert found["sub/.githooks/pre-commit"] == "pending"
-    assert found["sub/.githooks/x"] == "applied"
+    # In a repository that there is, all files in the folder are held.
+    assert found["sub/.githooks/x"] == ("pending" if settled == "together" else "applied")
     linked = states_of(person, "mkdir a b; echo x >a/pre-commit; ln -s ../a b/.githooks")
     assert linked["b/.githooks"] == "pending"
 

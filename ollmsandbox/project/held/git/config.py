@@ -21,6 +21,7 @@ from ....files.dirfd import folders_above
 from ....paths import is_inside
 from ...roots import is_git_folder
 from ..risky import normalised
+from .folders import folder_around
 from .table import NAME, NEW_SETTINGS, SETTINGS, UNTRUSTED
 from .view import View, read_disk
 
@@ -36,6 +37,7 @@ _SETTING = re.compile(
 )
 _ESCAPES = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 _IDENTITY = re.compile(rb"(?im)^\s*\[(?:user|include|includeif)[\s\]]")
+_SHORT = re.compile(r"[\w./*-]{1,80}")
 _CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f\ufeff]")
 
 # A host that began with a dash would be an option for ssh. "::" names a program to run.
@@ -120,15 +122,32 @@ def find_hostile_setting(
     found = next(compared.hostile(), None)
     if found is None:
         return None
-    return ".".join(part for part in found[:3] if part is not None)
+    # A long name, or one with blanks, could look like a text of ours.
+    parts = [p if p is None or _SHORT.fullmatch(p) else "..." for p in found[:3]]
+    return ".".join(part for part in parts if part is not None)
 
 
-class _Compared(NamedTuple):
-    settings: Sequence[GitSetting]
-    known: Sequence[GitSetting]
-    path: str
-    view: View
-    is_new: bool
+class _Compared:
+    def __init__(
+        self,
+        settings: Sequence[GitSetting],
+        known: Sequence[GitSetting],
+        path: str,
+        view: View,
+        *,
+        is_new: bool,
+    ) -> None:
+        self.settings, self.known = settings, known
+        self.path = path
+        self.view = view
+        self.is_new = is_new
+        # There may be thousands of lines, so each is looked for in a set.
+        self._new, self._old = set(settings), set(known)
+        remotes = self.settings if is_new else self.known
+        self._remotes = {s.subsection for s in remotes if s.name == "remote.*.url"}
+        self._of_branches = {(s.key, s.value) for s in known if s.section == "branch"}
+        self._names = {s.name for s in known}
+        self._places = {s[:3] for s in known}
 
     def hostile(self) -> Iterator[GitSetting]:
         if not self.is_new:
@@ -137,12 +156,12 @@ class _Compared(NamedTuple):
             yield from (mine or theirs for mine, theirs in pairs if mine != theirs)
         # A submodule's address that is gone could come back as another one.
         stays = (s for s in self.known if s.section in ("user", "submodule"))
-        yield from (s for s in stays if s not in self.settings)
+        yield from (s for s in stays if s not in self._new)
         # The next push would go to both.
         addresses = [s for s in self.settings if s.name == "remote.*.url"]
         yield from addresses[1:] if self.is_new else ()
         for setting in self.settings:
-            if setting not in self.known and not self._is_harmless(setting):
+            if setting not in self._old and not self._is_harmless(setting):
                 yield setting
 
     def _is_harmless(self, setting: GitSetting) -> bool:
@@ -150,21 +169,16 @@ class _Compared(NamedTuple):
         if setting.subsection is not None and not NAME.fullmatch(setting.subsection):
             return False
         if name == "branch.*.remote":
-            remotes = self.settings if self.is_new else self.known
-            names = {s.subsection for s in remotes if s.name == "remote.*.url"}
-            return value == "." or value in names
-        if setting.section == "branch" and setting.subsection is not None:
-            # A branch that was renamed keeps its settings.
-            moved = {(s.key, s.value) for s in self.known if s.section == "branch"}
-            if (setting.key, value) in moved:
-                return True
-        if setting.section == "user":
-            is_set = name in {s.name for s in self.known}
-            if is_set or (not self.is_new and _may_have_identity()):
-                return False
+            return value == "." or value in self._remotes
+        # A branch that was renamed keeps its settings.
+        is_branch = setting.section == "branch" and setting.subsection is not None
+        if is_branch and (setting.key, value) in self._of_branches:
+            return True
+        is_user = setting.section == "user"
+        if is_user and (name in self._names or (not self.is_new and _may_have_identity())):
+            return False
         if name == "submodule.*.url":
-            is_changed = setting[:3] in [s[:3] for s in self.known]
-            return not is_changed and is_harmless_address(value, self.view)
+            return setting[:3] not in self._places and is_harmless_address(value, self.view)
         if self.is_new and name == "remote.*.url":
             return is_harmless_address(value, self.view)
         if self.is_new and name == "core.worktree":
@@ -251,14 +265,23 @@ def leads_to_module(target: str, worktree: str, view: View) -> bool:
     place = os.path.normpath(os.path.join(worktree, target))
     if os.path.normpath(target) != target:
         return False  # a ".." after a name leads elsewhere if the name is a link
-    if not any(is_inside(place, f"{b}/worktrees", f"{b}/modules") for b in _bases(worktree, view)):
+    if not any(_is_part(place, base, view) for base in _bases(worktree, view)):
         return False
     back = os.fsdecode(view.read(f"{place}/gitdir") or b"").removesuffix("\n")
     if back:
-        return os.path.normpath(os.path.join(place, back)) == f"{worktree}/.git"
+        found = os.path.normpath(os.path.join(place, back))
+        return os.path.normpath(back) == back and found == f"{worktree}/.git"
     settings = read_config(view.read(f"{place}/config") or b"") or ()
     values = [s.value for s in settings if s.name == "core.worktree"]
     return [os.path.normpath(os.path.join(place, value)) for value in values] == [worktree]
+
+
+def _is_part(folder: str, base: str, view: View) -> bool:
+    """Return whether a folder is that of a worktree or a submodule of a repository."""
+    if not folder.startswith(f"{base}/"):
+        return False
+    found = folder_around(base, f"{folder[len(base) + 1 :]}/HEAD", view)
+    return found is not None and found.path == folder
 
 
 def leads_to_worktree(target: str, folder: str, view: View) -> bool:

@@ -7,11 +7,13 @@ Hooks are read as text, not as a shell would read them. So a file may count as r
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import glob
-import itertools
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,14 +22,15 @@ from ....files.dirfd import folders_above
 from ..risky_files import read_names
 
 _SHELL_WORDS = re.compile(r"[\s;|&(){}<>\"'`$!=,:]+")
-# Programs that read a script, and what comes after them: its name, or only a variable with it.
+# Programs that read a script, and what comes after them: its name, or one with a variable in it.
 _READERS = (
     r"source|\.|[a-z]*sh|[gmn]?awk|perl|ruby|node|deno|bun|lua|php|python[\d.]*|tclsh|Rscript"
 )
 _BEFORE, _OPTIONS, _WORD = r"(?:^|[\s;|&(\"'`/!])", r"\s+(?:-\S+\s+)*[\"']?", r"[^\s;|&()\"'`]"
 _AFTER_PROGRAM = re.compile(rf"{_BEFORE}(?:env|exec|{_READERS}){_OPTIONS}({_WORD}+)")
 _VARIABLE = re.compile(
-    rf"{_BEFORE}(?:{_READERS}){_OPTIONS}{_WORD}*\$\{{?\w+\}}?[\"']?(?=[\s;|&)]|$)", re.MULTILINE
+    rf"{_BEFORE}(?:{_READERS}){_OPTIONS}{_WORD}*\$\{{?\w+\}}?[^\s;|&()\"'`/]*[\"']?(?=[\s;|&)]|$)",
+    re.MULTILINE,
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
@@ -47,6 +50,10 @@ _NAMES = {
     for section, entries in read_names(Path(__file__).with_suffix(".yaml")).items()
 }
 HOOKS = frozenset(_NAMES["hooks"])
+# What Python imports while it runs a module, from the folder that it is started in before all
+# others: this is where pre-commit's own hook starts it.
+MODULES = frozenset((*sys.stdlib_module_names, *_NAMES["modules"]))
+RUNS_MODULES = re.compile(r"(?i)python\S*\s+(?:-\S+\s+)*(?:-[a-z]*[mc]|-?\s*<|-\s)")
 _SCRIPTS = tuple(_NAMES["scripts"])
 MANAGED_NAMES = tuple(
     name.replace("*", ending)
@@ -59,10 +66,12 @@ MANAGERS = re.compile(
     r"|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp|cargo-husky"
     r"|rusty-hook|hk|cog)\b"
 )
+_MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES = 500, 50, 500, 20_000
 
 
 class Named(NamedTuple):
-    """The names in a text: files, folders whose files are run, and folders with programs."""
+    """The names in a text: files, folders whose files are run, and folders with programs. If there
+    are too many to be looked for, the worktree is one of the folders."""
 
     files: set[str]
     folders: set[str]
@@ -76,7 +85,10 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
     folders = dict.fromkeys((worktree, folder, *above))
     missing: dict[str, None] = {}
+    home = os.path.expanduser("~")
+    text = re.sub(r"(?:~|\$HOME|\$\{HOME\})(?=/)", lambda _found: home, text)
     text = text.replace(f"{worktree}/", "./")
+    ends, left = set(_ends_in(text)), _MOST_NAMES
     runs_any_script = _VARIABLE.search(text)
     for line in text.splitlines():
         runs_all = runs_any_script or _RUNS_ALL.search(line)
@@ -95,7 +107,13 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                     missing[place] = None
                     if runs_all:
                         named.folders.add(place)
-    ends = set(_ends_in(text))
+            # One `cd` may come after another.
+            is_short = len(folders) < _MOST_FOLDERS and len(ends) < _MOST_WORDS
+            for around in tuple(folders) if is_short and stem else ():
+                place = os.path.normpath(f"{around}/{stem}")
+                if place.startswith(f"{worktree}/") and os.path.isdir(place):
+                    folders[place] = None
+                    (named.folders if runs_all else named.programs).add(place)
     # Of a long script, most would be files that nobody will ever have.
     is_long = len(ends) * len(folders) > 2_000
     if len(ends) * len(missing) < 2_000:
@@ -108,9 +126,11 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
             is_script = "/" in end or end.endswith(_SCRIPTS)
             if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
                 named.files.add(place)
-            if glob.has_magic(end):
-                matches = itertools.islice(glob.iglob(place), 200)
+            if glob.has_magic(end) and left > 0:
+                matches, left = _matches(place, left)
                 named.files.update(filter(_is_program, matches))
+    if left <= 0:
+        named.folders.add(worktree)
     for found in _AFTER_PROGRAM.finditer(text):
         for end in _ends(found[1]):
             named.files.update(script_places(end, *folders))
@@ -155,6 +175,23 @@ def script_places(word: str, *folders: str) -> Iterator[str]:
         yield word
 
 
+def _matches(pattern: str, left: int) -> tuple[list[str], int]:
+    """Return the paths that match, and how many more names may be looked at."""
+    places = [""]
+    for part in pattern.split("/")[1:]:
+        if not glob.has_magic(part):
+            places = [f"{place}/{part}" for place in places]
+            continue
+        found = []
+        for place in places:
+            with contextlib.suppress(OSError):
+                names = os.listdir(place or "/") if left > 0 else []
+                left -= len(names) + 1
+                found += [f"{place}/{n}" for n in fnmatch.filter(names, part) if n[0] != "."]
+        places = found
+    return places, left
+
+
 def _is_program(file: str) -> bool:
     return os.path.isfile(file) and os.access(file, os.X_OK)
 
@@ -165,9 +202,14 @@ def manifest_commands(text: str, hook: str) -> str:
     document = _json_object(text)
     commands = json.dumps([document.get(key) for key in _NAMES["manifest"]])
     scripts = document.get("scripts")
-    left = dict(scripts) if isinstance(scripts, dict) else {}
-    while named := {n for n in left if re.search(rf"\b{re.escape(n)}\b", f"{hook}\n{commands}")}:
-        commands += "".join(f"\n{left.pop(name)}" for name in sorted(named))
+    left = {name: str(text) for name, text in scripts.items()} if isinstance(scripts, dict) else {}
+    if len(left) > _MOST_SCRIPTS:
+        # To follow them could take hours.
+        return "\n".join((commands, *left.values()))
+    new = f"{hook}\n{commands}"
+    while named := [n for n in left if n in new and re.search(rf"\b{re.escape(n)}\b", new)]:
+        new = "".join(f"\n{left.pop(name)}" for name in named)
+        commands += new
     return commands
 
 

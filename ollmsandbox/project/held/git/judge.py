@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
 from hashlib import sha1
-from typing import NamedTuple
 
 from ....files.dirfd import folders_above
 from ...change import Change, Kind, Type
 from ...reasons import Note, Reason
-from ...roots import is_git_folder
 from ..risky import normalised
 from .config import find_hostile_setting, leads_to_module, leads_to_worktree
+from .folders import GitFolder, folder_around
 from .index import LARGEST_INDEX, read_index, rewritten_index
 from .objects import Allowance, IndexPack, Objects
 from .table import GitRow, GitRule, find_row
 from .view import View, read_disk
-
-_WORKTREE = re.compile(r"worktrees/([^/]+)/(.+)", re.DOTALL)
 
 
 class GitAnswer(Enum):
@@ -29,21 +26,6 @@ class GitAnswer(Enum):
     # Git makes it again: what was there is removed, or nothing happens.
     LEFT_OUT = auto()
     REMOVED = auto()
-
-
-class GitFolder(NamedTuple):
-    """A folder of git's: a repository, or that of a linked worktree in one."""
-
-    # Its full path, and the path of the change in it.
-    path: str
-    inner: str
-    is_worktree: bool = False
-
-    @property
-    def is_new(self) -> bool:
-        """Return whether it is not a repository yet; links may be parts of one."""
-        name = "commondir" if self.is_worktree else "HEAD"
-        return not os.path.lexists(f"{self.path}/{name}")
 
 
 class GitJudge:
@@ -86,7 +68,12 @@ class GitJudge:
             # root, git makes links when it clones.
             is_object = row.rule in (GitRule.OBJECT, GitRule.PACK)
             is_linked = os.lstat(f"{self._layers[0]}/{change.path}").st_nlink != 1 and not is_object
-            if is_linked or change.type is not Type.FILE or change.old_type is Type.LINK:
+            # Git makes no programs but samples of hooks.
+            is_program = bool((change.mode or 0) & ~(change.old_mode or 0) & 0o111)
+            is_program = is_program and not folder.inner.endswith(".sample")
+            if is_linked or is_program or change.type is not Type.FILE:
+                return held
+            if change.old_type is Type.LINK:
                 return held
             if row.rule in (GitRule.CACHE, GitRule.LOCK):
                 is_stale = row.rule is GitRule.CACHE and change.kind is Kind.MODIFIED
@@ -97,29 +84,12 @@ class GitJudge:
             return held
 
     def _folder(self, git: str, path: str) -> GitFolder | None:
-        """Return the innermost folder of git's that a path is in. A module's name may have slashes
-        in it."""
+        """Return the innermost folder of git's that a path is in."""
         if os.path.basename(path) == ".git":
             place, _, name = f"{self._root}/{path}".rpartition("/")
             return GitFolder(place, name)
         place = f"{self._root}/{git}".rstrip("/")
-        inner, is_worktree = path[len(git) + 1 if git else 0 :], False
-        while True:
-            if found := _WORKTREE.fullmatch(inner):
-                place, inner, is_worktree = f"{place}/worktrees/{found[1]}", found[2], True
-            elif inner.startswith("modules/"):
-                names = inner.split("/")
-                ends = (n for n in range(2, len(names)) if self._is_module(place, names[:n]))
-                if not (end := next(ends, 0)):
-                    return None
-                place, is_worktree = f"{place}/{'/'.join(names[:end])}", False
-                inner = "/".join(names[end:])
-            else:
-                return GitFolder(place, inner, is_worktree)
-
-    def _is_module(self, place: str, names: Sequence[str]) -> bool:
-        folder = f"{place}/{'/'.join(names)}"
-        return is_git_folder(folder) or self._view.exists(f"{folder}/HEAD")
+        return folder_around(place, path[len(git) + 1 if git else 0 :], self._view)
 
     def _judge_deletion(self, change: Change, folder: GitFolder, row: GitRow) -> GitAnswer | Note:
         is_kept = row.stays or change.type is Type.LINK
@@ -221,7 +191,7 @@ class GitJudge:
             is_good = folder.is_worktree and not prefix
             is_good = is_good and leads_to_worktree(target, folder.path, self._view)
         else:
-            is_good = bool(prefix) and change.kind is Kind.ADDED
+            is_good = bool(prefix) and change.kind is Kind.ADDED and _is_empty(folder.path)
             is_good = is_good and leads_to_module(target, folder.path, self._view)
         return GitAnswer.CROSSES if is_good else Note(row.why)
 
@@ -267,6 +237,14 @@ class GitJudge:
 
 
 _POINTER = re.compile(rb"(gitdir: )?([^\0\r\n]{1,4096})\n?")
+
+
+def _is_empty(folder: str) -> bool:
+    """Return whether there is nothing in a folder of the disk, or no such folder."""
+    try:
+        return not os.listdir(folder)
+    except FileNotFoundError:
+        return True
 
 
 def _pointer(data: bytes) -> tuple[bytes | None, str]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class Allowance:
     unpacked: int = 4 << 30
     # Each takes a sandbox, a tenth of a second.
     packs: int = 100
+    seconds: float = 120
 
 
 _MOST_OF_INDEX = 128 << 20
@@ -87,8 +89,10 @@ class Objects:
             pack = f"{self._layers[0]}/{stem}.pack"
             with contextlib.suppress(OSError), open_regular_file(pack) as file:
                 self._left.packs -= 1
-                if self._left.packs >= 0:
+                if self._left.packs >= 0 and self._left.seconds > 0:
+                    began = time.monotonic()
                     self._made[stem] = self._index_pack(file.fileno(), id_width(stem))
+                    self._left.seconds -= time.monotonic() - began
         return self._made[stem]
 
     def loses(self, path: str) -> bool:

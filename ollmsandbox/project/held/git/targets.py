@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from ....files.dirfd import folders_above, open_regular_file
+from ....files.dirfd import folders_above, follow_links, link_target, open_regular_file
 from ....paths import is_inside
 from ...change import Type
 from ...roots import is_git_folder
 from ..risky import normalised
 from .config import own_config
-from .hooks import HOOKS, MANAGED_NAMES, MANAGERS, manifest_commands, named_in, settings_in
+from .hooks import (
+    HOOKS,
+    MANAGED_NAMES,
+    MANAGERS,
+    MODULES,
+    RUNS_MODULES,
+    manifest_commands,
+    named_in,
+    settings_in,
+)
 
 _LARGEST = 1 << 20
 # Git's own limit for nested includes; then limits that no real repository reaches.
@@ -40,6 +50,7 @@ _ADDRESSES = frozenset(
     (
         ("remote", "url"), ("remote", "pushurl"), ("submodule", "url"), ("remote", "fetch"),
         ("branch", "merge"), ("branch", "remote"), ("core", "worktree"), ("user", "name"),
+        ("user", "email"),
     )
 )  # fmt: skip
 
@@ -55,6 +66,8 @@ class GitTargets:
         self._programs: set[str] = set()
         # All folders above one of them.
         self._parents: set[str] = set()
+        # Folders of which Python imports modules while it runs a hook.
+        self._imports: set[str] = set()
         # Where the user has the hooks of every repository, also of those that a command makes.
         self._common_hooks: tuple[str, ...] = ()
         self._known: set[str] = set()
@@ -68,8 +81,9 @@ class GitTargets:
         self._is_all = False
 
     @classmethod
-    def of(cls, root: str) -> GitTargets:
-        """Read the repositories that the root is in, and those directly below it.
+    def of(cls, root: str, others: Iterable[str] = ()) -> GitTargets:
+        """Read the repositories that the root is in, and those directly below it; the same of other
+        roots, whose configuration may lead here.
 
         Those below may share a folder of hooks. The scan adds others when it finds changes in
         them; for the rest, see NestedRepositories.
@@ -78,36 +92,43 @@ class GitTargets:
         for file in own_config():
             found._add(file, found._files)
             found._add_common_hooks(file)
-        # All the way up: git skips what only looks like a repository.
-        for folder in (root, *map(str, PurePath(root).parents)):
-            found.add_repository(folder)
-        with contextlib.suppress(OSError), os.scandir(root) as entries:  # the scan reports it
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    found.add_repository(entry.path)
+        for one in dict.fromkeys((root, *others)):
+            # The user's own configuration counts without a repository, too.
+            found.add_repository(one, is_new=True)
+            # All the way up: git skips what only looks like a repository.
+            for folder in map(str, PurePath(one).parents):
+                found.add_repository(folder)
+            with contextlib.suppress(OSError), os.scandir(one) as entries:  # the scan reports it
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        found.add_repository(entry.path)
         return found
 
-    def add_repository(self, worktree: str, pointer: bytes | None = None) -> None:
-        """Read the configuration of the repository in this folder, if there is one, or of the one
-        that a new `.git` file leads to."""
+    def add_repository(
+        self, worktree: str, pointer: bytes | None = None, *, is_new: bool = False
+    ) -> None:
+        """Read the configuration of the repository in this folder, if there is one: one that a
+        command makes may not be on the disk, and a new `.git` file may lead to another."""
         own = f"{worktree}/.git"
         if worktree in self._known:
             return
         self._known.add(worktree)
         self._add_mercurial(worktree)
-        if not os.path.lexists(own) and pointer is None:
+        if not is_new and not os.path.lexists(own):
             return
         # Limits are for each repository: a command can make as many as it likes.
         self._read, self._left = set(), _MOST_TARGETS
         if not os.path.isdir(own):
             # The file of a worktree or a submodule says where the repository is.
             text = _read(own) if pointer is None else os.fsdecode(pointer)
-            own = os.path.join(worktree, (text or "").partition("gitdir:")[2].strip())
+            if place := (text or "").partition("gitdir:")[2].strip():
+                own = os.path.join(worktree, place)
         # Of a new worktree, this file is not there yet.
         up = "../.." if "/worktrees/" in own else ""
         common = os.path.normpath(os.path.join(own, (_read(f"{own}/commondir") or up).strip()))
         # What is in a repository is judged there, but not what its links lead to, or its hooks run.
-        for folder in (own, common, f"{common}/hooks", f"{common}/info"):
+        inner = (folder for folder, _, _ in os.walk(f"{common}/hooks"))
+        for folder in (own, common, *itertools.islice(inner, _MOST), f"{common}/info"):
             self._add_linked(folder)
         self._add_scripts(f"{common}/hooks", worktree)
         for line in (_read(f"{common}/objects/info/alternates") or "").splitlines():
@@ -119,10 +140,10 @@ class GitTargets:
 
     def covers(self, path: str, *, is_new_folder: bool = False, is_program: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
-        if self._is_all or not (self._parents or self._common_hooks):
+        if self._is_all or not (self._parents or self._common_hooks or self._imports):
             return self._is_all
         plain = normalised(path)
-        if self._is_common_hook(plain):
+        if self._is_common_hook(plain) or self._is_import(path, plain):
             return True
         if plain in self._parents and not is_new_folder:
             return True
@@ -132,10 +153,12 @@ class GitTargets:
 
     def is_near(self, folder: str) -> bool:
         """Return whether covers() may be true for something directly in the folder."""
-        if self._is_all or not (self._parents or self._common_hooks):
+        if self._is_all or not (self._parents or self._common_hooks or self._imports):
             return self._is_all
         plain = normalised(folder.rstrip("/"))
         if f"/{plain}".endswith(self._common_hooks):
+            return True
+        if not self._imports.isdisjoint((plain, plain.rpartition("/")[0])):
             return True
         return plain in self._parents or self._is_in_folder(plain)
 
@@ -155,6 +178,15 @@ class GitTargets:
         # A link may be in the place of the folder.
         is_hook = name in HOOKS and folder.endswith(self._common_hooks)
         return is_hook or f"/{plain}".endswith(self._common_hooks)
+
+    def _is_import(self, path: str, plain: str) -> bool:
+        """Return whether a new file would be imported in the place of a module that a hook needs.
+        One that is there already has been imported before."""
+        folder, _, name = plain.rpartition("/")
+        if name.startswith("__init__."):
+            folder, _, name = folder.rpartition("/")
+        is_module = folder in self._imports and name.partition(".")[0] in MODULES
+        return is_module and not os.path.lexists(f"{self._root}/{path}")
 
     def _add_config(self, file: str, worktree: str, common: str, deep: int) -> None:
         real = os.path.realpath(file)
@@ -176,7 +208,9 @@ class GitTargets:
                 included = os.path.join(os.path.dirname(file), os.path.expanduser(value))
                 self._add(included, self._files)
                 self._add_config(included, worktree, common, deep - 1)
-            elif section == "alias" and not value.startswith("!"):
+            elif section == "gitflow" and key == "hooks":
+                self._add(os.path.join(worktree, os.path.expanduser(value)), self._folders)
+            elif section == "alias" and not value.startswith(("!", "-")):
                 continue  # a command of git's
             elif section not in _NOT_FILES and (section, key) not in _ADDRESSES:
                 self._add_named(value, worktree, is_path=key.endswith(_PATHS))
@@ -210,12 +244,10 @@ class GitTargets:
             if not is_inside(worktree, around):
                 self._add(around, self._folders)
                 self._add_scripts(around, worktree)
-        try:
-            names = [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
-        except OSError:
-            return
-        for name in names[:_MOST]:
-            self._add_script(_read(f"{folder}/{name}") or "", worktree, folder)
+        files = (f"{at}/{name}" for at, _, names in os.walk(folder) for name in sorted(names))
+        hooks = (file for file in files if not file.endswith(".sample"))
+        for file in itertools.islice(hooks, _MOST):
+            self._add_script(_read(file) or "", worktree, folder)
 
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
         """Add the files that a hook runs, and those that its manager reads and runs."""
@@ -232,13 +264,20 @@ class GitTargets:
     def _add_text(self, text: str, worktree: str, folder: str) -> None:
         kinds = (self._files, self._folders, self._programs)
         for names, to in zip(named_in(text, worktree, folder), kinds, strict=True):
+            self._is_all = self._is_all or (worktree in names and is_inside(self._root, worktree))
             for name in names:
                 self._add(name, to)
+        if RUNS_MODULES.search(text) and is_inside(worktree, self._root):
+            self._imports.add(normalised(worktree[len(self._root) + 1 :]))
 
     def _add_mercurial(self, worktree: str) -> None:
         """Read the settings of a Mercurial or Sapling repository in this folder, if it is one."""
         for file in (".hg/hgrc", ".sl/config"):
-            for _section, _key, value in _settings(_read(f"{worktree}/{file}") or ""):
+            text = _read(f"{worktree}/{file}") or ""
+            for included in re.findall(r"(?m)^%include\s+(\S.*)", text):
+                place = os.path.join(worktree, os.path.dirname(file), os.path.expanduser(included))
+                self._add(place, self._files)
+            for _section, _key, value in _settings(text):
                 # An extension or a Python hook is the path of a module.
                 module = value.removeprefix("python:").partition(".py:")[0]
                 for name in (module, f"{module}.py"):
@@ -260,11 +299,12 @@ class GitTargets:
             for entry in entries:
                 real = os.path.realpath(entry.path)
                 if entry.is_symlink() and "/.git/" not in normalised(real):
-                    self._add(real, self._folders if os.path.isdir(real) else self._files)
+                    target = os.path.join(folder, os.readlink(entry.path))
+                    self._add(target, self._folders if os.path.isdir(real) else self._files)
 
     def _add(self, path: str, to: set[str]) -> None:
-        # By its name, and with links resolved.
-        for place in () if self._is_all else (os.path.normpath(path), os.path.realpath(path)):
+        # By its name, with links resolved, and each link on the way.
+        for place in () if self._is_all else _ways(path):
             if place.startswith(f"{self._root}/"):
                 inside = normalised(place[len(self._root) + 1 :])
                 self._is_all = not self._left
@@ -273,6 +313,20 @@ class GitTargets:
                 self._left -= inside not in to
                 to.add(inside)
                 self._parents.update(folders_above(inside), ("",))
+
+
+def _ways(path: str) -> Iterable[str]:
+    """Return the names of a file: its path, the links on the way, and where they lead."""
+    links: dict[str, None] = {}
+
+    def target_of(place: str) -> str | None:
+        target = link_target(place)
+        links.update({place: None} if target is not None else {})
+        return target
+
+    with contextlib.suppress(OSError):
+        links[follow_links(os.path.abspath(path), target_of)] = None
+    return dict.fromkeys((os.path.normpath(path), *links))
 
 
 def _read(file: str) -> str | None:
