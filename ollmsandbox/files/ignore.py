@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ..paths import FolderValues
 from .dirfd import open_regular_file
 
-_LARGEST = 1 << 20
+# Bytes of a file: of a larger one, each path would be compared with tens of thousands of patterns.
+_LARGEST = 1 << 16
 _CLASSES = {
     b"alnum": rb"a-zA-Z0-9", b"alpha": rb"a-zA-Z", b"blank": rb" \t", b"cntrl": rb"\x00-\x1f\x7f",
     b"digit": rb"0-9", b"graph": rb"!-~", b"lower": rb"a-z", b"print": rb" -~",

@@ -5,6 +5,7 @@ usual place are."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -416,6 +417,74 @@ def test_the_user_s_own_config_is_a_part_of_the_project(person: Person, checkout
     (person.home / ".config" / "git" / "config").symlink_to(checkout / "dot" / "gitconfig")
     attack = "echo '[core]\nhooksPath = /tmp' >>dot/gitconfig; echo x >dot/other"
     assert states_of(person, attack) == {"dot/gitconfig": "pending", "dot/other": "applied"}
+
+
+def test_the_user_s_own_config_leads_to_what_is_no_repository(person: Person) -> None:
+    git(person, "config", "--global", "core.hooksPath", str(person.project / "hooks"))
+    git(person, "config", "--global", "include.path", str(person.project / "more"))
+    write(person.project / "hooks" / "pre-commit")
+    write(person.project / "more", "")
+    attack = "echo x >>hooks/pre-commit; echo '[a]' >>more; echo x >other"
+    found = states_of(person, attack)
+    assert found == {"hooks/pre-commit": "pending", "more": "pending", "other": "applied"}
+
+
+def test_the_user_s_own_hooks_run_what_is_in_a_new_repository(person: Person) -> None:
+    write(person.home / "hooks/pre-commit", "#!/bin/sh\n[ -x .local/check ] && .local/check\n")
+    git(person, "config", "--global", "core.hooksPath", "~/hooks")
+    attack = "mkdir sub; cd sub; git init -q; mkdir .local; echo x >.local/check; echo x >other"
+    found = states_of(person, f"{attack}; chmod +x .local/check")
+    assert (found["sub/.local/check"], found["sub/other"]) == ("pending", "applied")
+
+
+def test_the_config_leads_to_a_linked_folder(person: Person, checkout: Path) -> None:
+    linked, named = person.home / "shared", person.home / "linked" / ".vscode"
+    for hook in ("hooks/pre-commit", "check", "monitor"):
+        write(linked / hook)
+    named.mkdir(parents=True)
+    git(person, "config", "core.hooksPath", str(linked / "hooks"))
+    git(person, "config", "core.fsmonitor", str(linked / "monitor"))
+    write(checkout / ".git/hooks/post-commit", f"#!/bin/sh\n{linked}/check\n")
+    for folder in (linked, named):
+        assert person.cli("roots", "add", str(folder)).returncode == 0
+    files = " ".join(f"{linked}/{name}" for name in ("hooks/pre-commit", "check", "monitor", "x"))
+    document = person.cli_run(
+        f"for f in {files}; do echo x >>$f; done; echo {{}} >{named}/tasks.json"
+    )
+    found = {change["path"]: change for change in document["changes"]}
+    states = {os.path.basename(path): change["state"] for path, change in found.items()}
+    assert states == {
+        "pre-commit": "pending", "check": "pending", "monitor": "pending", "x": "applied",
+        "tasks.json": "applied",
+    }  # fmt: skip
+    (marked,) = (change for path, change in found.items() if path.endswith("tasks.json"))
+    assert marked["flags"] == ["runs-on-opening"]
+
+
+@pytest.mark.ordinary
+@pytest.mark.parametrize("kind", ["scripts", "patterns", "modules", "settings"])
+def test_what_settles_for_ever(person: Person, checkout: Path, kind: str) -> None:
+    """What a command leaves is judged in seconds; each of these took minutes, or hours."""
+    write(checkout / ".git/hooks/pre-commit", "#!/bin/sh\nexec pre-commit run\n")
+    attack = {
+        "scripts": "s = {'exec': 's0', **{f's{i}': f's{i+1}' for i in range(20_000)}}",
+        "patterns": "s = {'exec': ' '.join('./*/*/*/*/*%d' % i for i in range(500))}",
+        "modules": "s = {}; os.makedirs('.git/modules' + '/a' * 1_000 + '/refs/heads/x/y')",
+        "settings": "s = {}; os.makedirs('n/.git'); open('n/.git/config', 'w').write("
+        "'[core]\\nbare = false\\n' + ''.join(f'[branch \"b{i}\"]\\nremote = o\\n' "
+        "for i in range(2_000)))",
+    }[kind]
+    write(checkout / "attack.py", f"import json, os\n{attack}\n")
+    for folder in ("a", "b", "c", "d"):
+        for inner in ("a", "b", "c", "d"):
+            (checkout / folder / inner / "a/b").mkdir(parents=True)
+    script = "json.dump({'scripts': s}, open('package.json', 'w'))"
+    with (checkout / "attack.py").open("a") as file:
+        file.write(script)
+    began = time.process_time()
+    held(person, "python3 attack.py; rm attack.py")
+    held(person, "echo x >new")
+    assert time.process_time() - began < 20
 
 
 def test_the_user_s_own_config_counts_for_each_repository(person: Person, checkout: Path) -> None:

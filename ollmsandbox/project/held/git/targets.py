@@ -30,6 +30,7 @@ from .hooks import (
     manifest_commands,
     named_in,
     settings_in,
+    words_in,
 )
 
 _LARGEST = 1 << 20
@@ -267,6 +268,10 @@ class GitTargets:
             self._is_all = self._is_all or (worktree in names and is_inside(self._root, worktree))
             for name in names:
                 self._add(name, to)
+        # By its whole path, as from another root.
+        whole = words_in(text) if f"{self._root}/" in text else ()
+        for word in (word for word in whole if word.startswith(f"{self._root}/")):
+            self._add(word, self._files)
         if RUNS_MODULES.search(text) and is_inside(worktree, self._root):
             self._imports.add(normalised(worktree[len(self._root) + 1 :]))
 
