@@ -432,7 +432,8 @@ def test_the_user_s_own_config_leads_to_what_is_no_repository(person: Person) ->
 def test_the_user_s_own_hooks_run_what_is_in_a_new_repository(person: Person) -> None:
     write(person.home / "hooks/pre-commit", "#!/bin/sh\n[ -x .local/check ] && .local/check\n")
     git(person, "config", "--global", "core.hooksPath", "~/hooks")
-    attack = "mkdir sub; cd sub; git init -q; mkdir .local; echo x >.local/check; echo x >other"
+    (person.project / "sub").mkdir()
+    attack = "cd sub; git init -q; mkdir .local; echo x >.local/check; echo x >other"
     found = states_of(person, f"{attack}; chmod +x .local/check")
     assert (found["sub/.local/check"], found["sub/other"]) == ("pending", "applied")
 
@@ -444,18 +445,22 @@ def test_the_config_leads_to_a_linked_folder(person: Person, checkout: Path) -> 
     named.mkdir(parents=True)
     git(person, "config", "core.hooksPath", str(linked / "hooks"))
     git(person, "config", "core.fsmonitor", str(linked / "monitor"))
+    git(person, "init", "-q", "inner")
+    git(person, "config", "core.hooksPath", "husky", folder=checkout / "inner")
+    (checkout / "inner/husky").symlink_to(named)
     write(checkout / ".git/hooks/post-commit", f"#!/bin/sh\n{linked}/check\n")
     for folder in (linked, named):
         assert person.cli("roots", "add", str(folder)).returncode == 0
     files = " ".join(f"{linked}/{name}" for name in ("hooks/pre-commit", "check", "monitor", "x"))
     document = person.cli_run(
-        f"for f in {files}; do echo x >>$f; done; echo {{}} >{named}/tasks.json"
+        f"for f in {files}; do echo x >>$f; done; echo {{}} >{named}/tasks.json; "
+        f"echo x >{named}/pre-push"
     )
     found = {change["path"]: change for change in document["changes"]}
     states = {os.path.basename(path): change["state"] for path, change in found.items()}
     assert states == {
         "pre-commit": "pending", "check": "pending", "monitor": "pending", "x": "applied",
-        "tasks.json": "applied",
+        "tasks.json": "applied", "pre-push": "pending",
     }  # fmt: skip
     (marked,) = (change for path, change in found.items() if path.endswith("tasks.json"))
     assert marked["flags"] == ["runs-on-opening"]

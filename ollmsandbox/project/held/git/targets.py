@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from ....files.dirfd import folders_above, follow_links, link_target, open_regular_file
+from ....files.dirfd import folders_above, follow_links, open_regular_file
 from ....paths import is_inside
 from ...change import Type
 from ...roots import is_git_folder
@@ -113,10 +113,10 @@ class GitTargets:
         own = f"{worktree}/.git"
         if worktree in self._known:
             return
-        self._known.add(worktree)
         self._add_mercurial(worktree)
         if not is_new and not os.path.lexists(own):
             return
+        self._known.add(worktree)
         # Limits are for each repository: a command can make as many as it likes.
         self._read, self._left = set(), _MOST_TARGETS
         if not os.path.isdir(own):
@@ -325,11 +325,14 @@ def _ways(path: str) -> Iterable[str]:
     links: dict[str, None] = {}
 
     def target_of(place: str) -> str | None:
-        target = link_target(place)
-        links.update({place: None} if target is not None else {})
+        try:
+            target = os.readlink(place)
+        except OSError:
+            return None  # the last ones may not be there yet
+        links[place] = None
         return target
 
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # a link to itself
         links[follow_links(os.path.abspath(path), target_of)] = None
     return dict.fromkeys((os.path.normpath(path), *links))
 
