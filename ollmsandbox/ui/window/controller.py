@@ -322,6 +322,8 @@ class WindowController:
         self._goes_to_last = False
         is_same, self._session = session is self._session, session
         self.chat.show(session)
+        if session is not None:
+            self.chat.composer.insert(self._window.take_typed())
         self._talk.show_session(session)
         self.badge.show_session(session)
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
