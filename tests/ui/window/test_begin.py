@@ -139,6 +139,7 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
         wait_until(lambda: window.chat.session is session and not is_marked())
 
 
+@pytest.mark.usefixtures("announced")
 def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         long = "\n\n".join(["A paragraph of the answer."] * 40)
