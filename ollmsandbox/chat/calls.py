@@ -463,7 +463,7 @@ def _stopped(active: ActiveCall) -> Outcome:
     outcome = partial or stopped_outcome(stop, active.verdict)
     kept = active.printed.text
     if active.terminal_size is not None:
-        kept = without_screens(kept)
+        kept = without_screens(kept, was_stopped=True)
     printed, filled = harmless(kept).rstrip(), kept != active.printed.text
     drawn = FILLED_SCREEN if filled else ""
     parts = [printed, drawn, _STOP_TEXTS[stop], partial.text if partial else ""]

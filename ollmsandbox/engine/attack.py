@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ..loop import run
 from ..paths import Paths
 from ..sandbox.bubble import Bubble
+from ..sandbox.caches import remove_caches
 from ..sandbox.spec import RunSpec
 from .run import prepare_run
 
@@ -172,13 +174,24 @@ rm -r folder && ln -s "$OUTSIDE" folder && : >folder/written
 """
 
 
-async def attack(environ: Mapping[str, str]) -> list[AttackResult]:
+def attack(environ: Mapping[str, str]) -> list[AttackResult]:
     """Try everything, in temporary projects that nothing is recorded of."""
-    mark = f".ollmsandbox-attack-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-attack-") as folder:
         project, repository, outside = _make_folders(Path(folder))
-        found = await _attack_around(project, environ, mark)
-        return found + await _attack_back(repository, outside, environ)
+        try:
+            return run(_attack(project, repository, outside, environ))
+        finally:
+            # After the loop, which still uses them when a command has ended.
+            for made in (project, repository):
+                remove_caches(Paths.from_environ(environ), str(made))
+
+
+async def _attack(
+    project: Path, repository: Path, outside: Path, environ: Mapping[str, str]
+) -> list[AttackResult]:
+    mark = f".ollmsandbox-attack-{secrets.token_hex(8)}"
+    found = await _attack_around(project, environ, mark)
+    return found + await _attack_back(repository, outside, environ)
 
 
 def _make_folders(folder: Path) -> tuple[Path, Path, Path]:
@@ -238,10 +251,10 @@ async def _attack_back(
     own = {"XDG_DATA_HOME": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
     paths = Paths.from_environ({**environ, **own})
     environ = {**environ, "OUTSIDE": str(outside)}
-    run = prepare_run(RunSpec(str(repository), timeout=_TIMEOUT), paths, environ)
-    await run.execute(["/bin/sh", "-c", _COPY_BACK])
+    prepared = prepare_run(RunSpec(str(repository), timeout=_TIMEOUT), paths, environ)
+    await prepared.execute(["/bin/sh", "-c", _COPY_BACK])
     # What was not tried has not held.
-    tried = {item.change.path for item in run.report.changes} if run.report else set()
+    tried = {item.change.path for item in prepared.report.changes} if prepared.report else set()
     is_planted = bool(os.listdir(repository / ".git/hooks"))
     is_written = bool(os.listdir(outside))
     return [

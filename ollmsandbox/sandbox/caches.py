@@ -293,6 +293,16 @@ def remove_old_caches(paths: Paths, *, unused: float, most: int) -> None:
             caches.clear()
 
 
+def remove_caches(paths: Paths, project: str) -> None:
+    """Remove the caches of a project that was a temporary folder, with what is noted of them."""
+    for root in paths.caches:
+        folder = root / project_key(project)
+        # What a command still uses is removed as old caches are.
+        with contextlib.suppress(OSError):
+            if ProjectCaches(folder, "", 0.0).clear():
+                trees.remove_path(folder)
+
+
 def give_back_killed_logins(paths: Paths) -> None:
     """Give back the logins of sessions whose program was killed, before an agent reads them."""
     for root in paths.caches:

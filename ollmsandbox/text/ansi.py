@@ -30,6 +30,9 @@ _ALTERNATE, _KEYS = (
     r"\x1b\[\?1h(?:\x1b[^\n\x1b]{1,8}){0,8}\x1b\[(?:1;1)?H",
 )
 _SCREEN = re.compile(rf"{_ALTERNATE}.*?(?:\x1b\[\?\1l|\Z)|{_KEYS}.*?(?:\x1b\[\?1l|\Z)", re.DOTALL)
+_SCREEN_LEFT = re.compile(r"\x1b\[\?(?:1049|1047|47|1)l\Z")
+# Colours, titles and a shell's own mode, which lines of text have, too.
+_NOT_DRAWING = re.compile(r"\x1b(?:\[[0-9;:]*m|\[\?2004[hl]|\])")
 _SCREEN_BEGIN = re.compile(f"{_ALTERNATE}|{_KEYS}".encode())
 
 
@@ -46,9 +49,21 @@ def fills_screen(data: bytes | bytearray) -> bool:
     return _SCREEN_BEGIN.search(data) is not None
 
 
-def without_screens(text: str) -> str:
-    """Remove what programs drew on the whole screen of a terminal, and return the rest."""
-    return _SCREEN.sub("", text)
+def without_screens(text: str, *, was_stopped: bool = False) -> str:
+    """Remove what programs drew on the whole screen of a terminal, and return the rest.
+
+    A program that is killed does not leave the screen: lines after the last sequence that draws are
+    of what ran after it, unless all was stopped with it.
+    """
+
+    def kept(screen: re.Match[str]) -> str:
+        if was_stopped or _SCREEN_LEFT.search(screen[0]):
+            return ""
+        drawn = [one for one in _SEQUENCE.finditer(screen[0]) if not _NOT_DRAWING.match(one[0])]
+        after = screen[0][drawn[-1].end() :]
+        return after if "\n" in after else ""
+
+    return _SCREEN.sub(kept, text)
 
 
 def escape_line(text: str) -> str:

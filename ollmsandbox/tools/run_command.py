@@ -384,7 +384,8 @@ class RunRequest(RequestBase):
 
 def _without_screens(result: Result) -> tuple[Result, bool]:
     """Leave out what programs drew on the whole screen of a terminal; return whether any did."""
-    text = without_screens(before := result.stdout.text)
+    was_stopped = result.stop is not None
+    text = without_screens(before := result.stdout.text, was_stopped=was_stopped)
     if text == before:
         return result, False
     stdout = Capture()

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.person import Person
 
-from ollmsandbox import loop
 from ollmsandbox.engine import attack
 from ollmsandbox.engine.attack import Attempt
 
@@ -24,6 +23,7 @@ def test_all_attacks_are_refused_and_nothing_is_left(person: Person) -> None:
     assert done.returncode == 0
     assert {r["detail"] for r in results if r["title"] == "Read ~/.ssh"} == {"hidden"}
     assert set(os.listdir(person.home)) == {".ssh", ".cache", ".local", "project"}
+    assert not [*(person.paths.cache / "caches").glob("*")]
     assert json.loads(person.cli("history", "--json").stdout) == []
 
 
@@ -55,7 +55,7 @@ def test_what_gets_through_is_said(person: Person, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(attack, "_ATTEMPTS", attempts)
     # Changes that were not made have not held.
     monkeypatch.setattr(attack, "_COPY_BACK", "touch other; exit 1")
-    *found, stays, hook, link = loop.run(attack.attack(person.environ))
+    *found, stays, hook, link = attack.attack(person.environ)
     assert {one.title: one.held for one in found} == expected
     assert next(one.detail for one in found if one.title == fill.code) == "EFBIG"
     assert (stays.held, hook.held, link.held) == (True, False, False)

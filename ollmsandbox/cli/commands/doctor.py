@@ -14,7 +14,6 @@ from contextlib import closing
 from ... import __version__
 from ...engine.attack import attack
 from ...errors import OllmSandboxError
-from ...loop import run
 from ...paths import Paths
 from ...sandbox.plan.folders import find_project
 from ...sandbox.probe.probe import Capabilities, Finding, probe
@@ -39,7 +38,7 @@ def doctor(given: argparse.Namespace) -> int:
     found = probe(paths, os.environ, fresh=True, writable=writable)
     findings = list(found.findings)
     if found.can_wrap:
-        findings += run(selftest(found))
+        findings += selftest(found, os.environ)
         # Alpine needs the sandbox.
         findings.append(_alpine(paths))
     ok = all(finding.ok for finding in findings if finding.needed)
@@ -51,7 +50,7 @@ def doctor(given: argparse.Namespace) -> int:
 
 
 def _attack(*, as_json: bool) -> int:
-    results = run(attack(os.environ))
+    results = attack(os.environ)
     through = [result for result in results if not result.held]
     if as_json:
         print(json.dumps([result._asdict() for result in results], indent=2))

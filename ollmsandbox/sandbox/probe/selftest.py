@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 
 from ...errors import OllmSandboxError
+from ...loop import run
 from ...paths import Paths
 from ..bubble import Bubble
+from ..caches import remove_caches
 from ..network.network import HostNetwork
 from ..plan.mounts import OverlayMethod
 from ..spec import RunSpec
@@ -49,21 +50,29 @@ _TITLES = {
 }
 
 
-async def selftest(
-    capabilities: Capabilities, environ: Mapping[str, str] | None = None
-) -> list[Finding]:
+def selftest(capabilities: Capabilities, environ: Mapping[str, str]) -> list[Finding]:
     """Run a command in a temporary project and return a finding for each thing it checked."""
-    environ = {**(os.environ if environ is None else environ), "DOCTOR_TOKEN": "doctor-secret"}
-    environ["OWN"] = str(Paths.from_environ(environ).cache)
+    paths = Paths.from_environ(environ)
+    given = {**environ, "DOCTOR_TOKEN": "doctor-secret", "OWN": str(paths.cache)}
     with tempfile.TemporaryDirectory(prefix="ollmsandbox-doctor-") as project:
         try:
-            # Not through the engine, which is a level above: nothing is recorded or settled here.
-            spec = RunSpec(project, timeout=_TIMEOUT)
-            bubble = Bubble(spec, environ=environ, capabilities=capabilities)
-            result = await bubble.exec(_COMMAND)
-        except OllmSandboxError as error:
-            return [_finding("command", "A command runs", ok=False, cause=str(error))]
-        hosts = await _try_hosts(project, capabilities, environ)
+            return run(_selftest(project, capabilities, given))
+        finally:
+            # After the loop, which still uses them when the command has ended.
+            remove_caches(paths, project)
+
+
+async def _selftest(
+    project: str, capabilities: Capabilities, environ: Mapping[str, str]
+) -> list[Finding]:
+    try:
+        # Not through the engine, which is a level above: nothing is recorded or settled here.
+        spec = RunSpec(project, timeout=_TIMEOUT)
+        bubble = Bubble(spec, environ=environ, capabilities=capabilities)
+        result = await bubble.exec(_COMMAND)
+    except OllmSandboxError as error:
+        return [_finding("command", "A command runs", ok=False, cause=str(error))]
+    hosts = await _try_hosts(project, capabilities, environ)
     said = set(result.stdout.text.split())
     found = [_finding(key, title, ok=f"{key}=yes" in said) for key, title in _TITLES.items()]
     if capabilities.overlay is OverlayMethod.NONE and not found[0].ok:

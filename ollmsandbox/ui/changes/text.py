@@ -177,6 +177,13 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
     return words[same.get(verb, verb)].format(number(count))
 
 
+def problems_text(problems: Sequence[str]) -> str:
+    """Return what a toast says about several problems: the first, and how many more there are."""
+    left = len(problems) - 1
+    text = ngettext("{problem} {count} more problem.", "{problem} {count} more problems.", left)
+    return text.format(problem=problems[0], count=number(left))
+
+
 def hunk_text(verb: str, problems: list[str]) -> str:
     """Return what a toast says after an action on a hunk."""
     words = {

@@ -136,9 +136,18 @@ _REST = 0.02
 class ChangesView(Gtk.Box):
     __gtype_name__ = "OllmChangesView"
 
-    # The number of pending changes; after the user did something with changes; and the full path of
-    # a file to open in an editor.
-    __gsignals__ = signals({"count-changed": (int,), "acted": (), "open-file": (object,)})
+    __gsignals__ = signals(
+        {
+            # The number of pending changes.
+            "count-changed": (int,),
+            # After the user did something with changes; and several sentences about what could not
+            # be done.
+            "acted": (),
+            "problems": (object,),
+            # The full path of a file to open in an editor.
+            "open-file": (object,),
+        }
+    )
 
     pages: Gtk.Stack = Gtk.Template.Child()
     filter: Gtk.SearchEntry = Gtk.Template.Child()
@@ -586,7 +595,9 @@ class ChangesView(Gtk.Box):
                 if affected and not await self._may_go_on(verb, affected):
                     return
                 done = await asyncio.to_thread(with_review, work)
-            if tells or done.problems:
+            if len(done.problems) > 1:
+                self.emit("problems", done.problems)
+            elif tells or done.problems:
                 self._tell(result_text(verb, done.count, list(done.problems)))
             self.refresh()
             self.emit("acted")

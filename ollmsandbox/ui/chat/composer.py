@@ -265,6 +265,10 @@ class Composer(Gtk.Box):
     def focus(self) -> None:
         self.view.grab_focus()
 
+    def insert(self, text: str) -> None:
+        """Insert a text at the cursor."""
+        self._buffer.insert_at_cursor(text)
+
     def add_paths(self, paths: list[str]) -> None:
         """Insert paths at the cursor, separated by spaces."""
         if not paths:
@@ -275,7 +279,7 @@ class Composer(Gtk.Box):
         before = place.copy()
         gap = before.backward_char() and not before.get_char().isspace()
         after = "" if place.get_char().isspace() else " "
-        self._buffer.insert_at_cursor(f"{' ' if gap else ''}{words}{after}")
+        self.insert(f"{' ' if gap else ''}{words}{after}")
         self.focus()
 
     @property

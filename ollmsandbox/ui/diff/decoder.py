@@ -6,6 +6,7 @@ It writes the width, the height, the bytes of a row and the channels in a line, 
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 
@@ -16,43 +17,52 @@ _MOST_PIXELS = 40_000_000
 _LARGEST_SIDE = 1600
 _MOST_MEMORY = 2 << 30
 _MOST_SECONDS = 20
-
-
-class _TooLarge(Exception):
-    pass
+# gdk-pixbuf 2.44 can decode with glycin, which starts other programs in a sandbox of its own. That
+# cannot be done in ours. It does without for its own program of this name, which expects to be in a
+# sandbox, too.
+_NAME = "gdk-pixbuf-thumbnailer"
+# There it keeps the picture in a file. In our sandbox, only this folder can be written to.
+_WRITABLE = "/run"
 
 
 def decode(data: bytes) -> GdkPixbuf.Pixbuf | None:
-    """Return the picture; None if it is not one, or too large."""
+    """Return the picture, not larger than it can be shown; None if it is none. End the process if
+    it is too large to be decoded."""
     loader = GdkPixbuf.PixbufLoader()
-    is_too_large = False
-
-    def prepare(loader: GdkPixbuf.PixbufLoader, width: int, height: int) -> None:
-        nonlocal is_too_large
-        if width * height > _MOST_PIXELS:
-            is_too_large = True
-        elif max(width, height) > _LARGEST_SIDE:
-            share = _LARGEST_SIDE / max(width, height)
-            loader.set_size(max(1, round(width * share)), max(1, round(height * share)))
-
-    loader.connect("size-prepared", prepare)
+    loader.connect("size-prepared", _prepare)
     try:
         try:
-            # In pieces, so that a picture is refused before memory is allocated for it.
-            for start in range(0, len(data), 4096):
-                loader.write(data[start : start + 4096])
-                if is_too_large:
-                    raise _TooLarge
+            loader.write(data)
         finally:
             loader.close()
-    except (GLib.Error, _TooLarge):
+    except GLib.Error:
         return None
-    return None if is_too_large else loader.get_pixbuf()
+    picture = loader.get_pixbuf()
+    if picture and (size := _size_to_show(picture.get_width(), picture.get_height())):
+        # glycin scales drawings only.
+        return picture.scale_simple(*size, GdkPixbuf.InterpType.BILINEAR)
+    return picture
+
+
+def _prepare(loader: GdkPixbuf.PixbufLoader, width: int, height: int) -> None:
+    if width * height > _MOST_PIXELS:
+        # Now, before memory is allocated for it: the loader would go on.
+        os._exit(1)
+    if size := _size_to_show(width, height):
+        loader.set_size(*size)
+
+
+def _size_to_show(width: int, height: int) -> tuple[int, int] | None:
+    """Return the smaller size of a picture that is too large to be shown as it is."""
+    share = _LARGEST_SIDE / max(width, height)
+    return (max(1, round(width * share)), max(1, round(height * share))) if share < 1 else None
 
 
 def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
+    os.environ["TMPDIR"] = _WRITABLE
+    GLib.set_prgname(_NAME)
     picture = decode(sys.stdin.buffer.read())
     if picture is None:
         return 1

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
-from ...i18n import _
-from .labels import children_of, name_buttons, set_accessible_name
+from ...i18n import _, ngettext
+from .labels import children_of, name_buttons, set_accessible_name, wrapped
+from .readable import number
 
 # Pixels, to which a heading may shrink.
 _LEAST = 60
+# Of a list: lines that are shown, their width in letters, and pixels that are seen at once.
+_MOST_LINES, _WIDTH, _HIGHEST = 1000, 60, 300
 
 
 async def confirm(
@@ -30,6 +33,31 @@ async def confirm(
     name_buttons(_with_responses(dialog, cancel or _("_Cancel"), action, style))
     dialog.set_default_response("cancel")
     return await _is_confirmed(dialog)
+
+
+def show_list(parent: Gtk.Window, heading: str, lines: Sequence[str]) -> None:
+    """Show lines that the user may scroll through and copy."""
+    shown, left = list(lines[:_MOST_LINES]), len(lines) - _MOST_LINES
+    if left > 0:
+        shown.append(ngettext("{} more", "{} more", left).format(number(left)))
+    label = wrapped("\n".join(shown))
+    label.set_selectable(True)
+    label.set_max_width_chars(_WIDTH)
+    scrolled = Gtk.ScrolledWindow(
+        child=label,
+        hscrollbar_policy=Gtk.PolicyType.NEVER,
+        propagate_natural_height=True,
+        propagate_natural_width=True,
+        max_content_height=_HIGHEST,
+    )
+    dialog = Adw.MessageDialog(
+        transient_for=parent, modal=True, heading=heading, extra_child=scrolled
+    )
+    dialog.add_response("close", _("_Close"))
+    dialog.set_default_response("close")
+    name_buttons(dialog)
+    let_heading_shrink(dialog)
+    dialog.present()
 
 
 async def ask_for_name(

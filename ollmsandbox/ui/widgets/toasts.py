@@ -19,8 +19,9 @@ _ONE_LINE = 36
 _WIDTH = 64
 # Lines that fit into the lowest window.
 _MOST_LINES = 10
-# Pixels that a toast needs beside its text: padding, button, margins.
-_AROUND = 130
+# Pixels that a toast needs beside its text: padding, button, margins; and beside both its text and
+# a button with a label.
+_AROUND, _AROUND_BOTH = 130, 106
 # Pixels around a toast; and milliseconds until it has a size.
 _GAP, _FRAME = 6, 50
 # Microseconds: longer than libadwaita takes to show a toast (300 ms) or to replace one (500 ms).
@@ -41,17 +42,21 @@ class Toasts:
         self._queue: dict[str, Adw.Toast] = {}
         self._timer = Timer(self._on_turn)
 
-    def tell(self, text: str) -> None:
-        """Show a text, unless it is shown already."""
+    def tell(self, text: str, button: str = "", do: Callable[[], object] | None = None) -> None:
+        """Show a text, unless it is shown already, and a button with this label if there is
+        something to do."""
         # It may contain a file name, which may contain anything.
         shown = visible_words(text.replace("\n", " "))
         if shown in self._queue:
             return
         toast = Adw.Toast(timeout=round(_LEAST + len(shown) * _PER_LETTER))
         if len(shown) > _ONE_LINE:
-            toast.set_custom_title(_lines(shown))
+            toast.set_custom_title(_lines(shown, button))
         else:
             toast.set_title(GLib.markup_escape_text(shown))
+        if do is not None:
+            toast.set_button_label(button)
+            toast.connect("button-clicked", lambda _toast: do())
         self._queue[shown] = toast
         toast.connect("dismissed", weakly(self._on_dismissed), shown)
         self._add(toast)
@@ -151,23 +156,28 @@ def _toasts_of(overlay: Adw.ToastOverlay) -> list[Gtk.Widget]:
     return [child for child in children_of(overlay) if child is not overlay.get_child()]
 
 
-def _lines(text: str) -> Gtk.Widget:
+def _lines(text: str, button: str) -> Gtk.Widget:
     label = wrapped(text, "heading")
     label.set_max_width_chars(_WIDTH)
     # An error may be very long, and must not enlarge the window.
     label.set_lines(_MOST_LINES)
     label.set_ellipsize(Pango.EllipsizeMode.END)
     show_ellipsized_as_tooltip(label)
-    return _Paragraph(label)
+    if not button:
+        return _Paragraph(label, _AROUND)
+    beside = Gtk.Button(label=button, use_underline=True)
+    width = beside.measure(Gtk.Orientation.HORIZONTAL, -1)[1]
+    return _Paragraph(label, _AROUND_BOTH + width)
 
 
 class _Paragraph(Adw.Bin):
     """Wraps a label to the width of the overlay. A toast asks for the height without a width, and a
     label would answer for more width than there is."""
 
-    def __init__(self, label: Gtk.Label) -> None:
+    def __init__(self, label: Gtk.Label, around: int) -> None:
         super().__init__(child=label)
         self._label = label
+        self._around = around
         self._again = Timer(self._measure_again)
         # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
@@ -178,7 +188,7 @@ class _Paragraph(Adw.Bin):
     def do_measure(self, orientation: Gtk.Orientation, for_size: int) -> tuple[int, int, int, int]:
         least, natural, *_lines = self._label.measure(Gtk.Orientation.HORIZONTAL, -1)
         overlay = self.get_ancestor(Adw.ToastOverlay)
-        room = overlay.get_width() - _AROUND if overlay is not None else 0
+        room = overlay.get_width() - self._around if overlay is not None else 0
         if overlay is not None and not overlay.get_width():
             # In a window that has no size yet. It gets one with this layout.
             self._again.start(_FRAME)

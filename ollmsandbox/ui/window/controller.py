@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,9 +17,10 @@ from gi.repository import Gsk, Gtk
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
-from ...i18n import _
-from ...text.visible import visible_line
+from ...i18n import _, ngettext
+from ...text.visible import visible_line, visible_words
 from ..badge.controller import BadgeController
+from ..changes.text import problems_text
 from ..changes.view import ChangesView
 from ..chat.controller import ChatController
 from ..chat.model_controller import ModelController
@@ -27,7 +28,9 @@ from ..chat.view import ChatView
 from ..models.chooser import ModelChooser
 from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
+from ..widgets.dialogs import show_list
 from ..widgets.focus import contains_focus
+from ..widgets.readable import number
 from ..widgets.signals import SignalHandlers
 from ..widgets.tasks import Tasks, as_task
 from ..widgets.toasts import ToastRoom, Toasts
@@ -217,6 +220,7 @@ class WindowController:
         )
         self.changes = ChangesView(self.factory.manager, self._settings, self.tell)
         self.changes.connect("count-changed", weakly(self._on_changes_counted))
+        self.changes.connect("problems", weakly(self._on_problems))
         self._window.add_session_views(self.chat, self.changes)
         self._talk = ChatController(
             self._window, self.chat, self.changes, self._asker, self.sessions, self._tasks
@@ -322,6 +326,8 @@ class WindowController:
         self._goes_to_last = False
         is_same, self._session = session is self._session, session
         self.chat.show(session)
+        if session is not None:
+            self.chat.composer.insert(self._window.take_typed())
         self._talk.show_session(session)
         self.badge.show_session(session)
         self.changes.show_project(*((session.project, session.id) if session else (None,)))
@@ -446,6 +452,14 @@ class WindowController:
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):
             self.badge.look_soon()
+
+    def _on_problems(self, _view: ChangesView, problems: Sequence[str]) -> None:
+        """Tell one of several problems, and how to see all."""
+        count = len(problems)
+        heading = ngettext("{} Problem", "{} Problems", count).format(number(count))
+        lines = [visible_words(problem) for problem in problems]
+        show = partial(show_list, self._window, heading, lines)
+        self.toasts.tell(problems_text(problems), _("_Show All"), show)
 
     def _on_changes_counted(self, _view: ChangesView, count: int) -> None:
         self._window.changes_count.set_label(str(count))

@@ -151,8 +151,8 @@ class Window(Adw.ApplicationWindow):
         self.badge_place.set_child(self.badge)
         self.welcome = Welcome()
         self.pages.add_named(self.welcome, "welcome")
-        nothing = Gtk.Box(focusable=True)
-        self.pages.add_named(nothing, "nothing")
+        self._typed = _unseen_field()
+        self.pages.add_named(self._typed, "nothing")
         self._focus_chat = partial(do, "focus-chat")
         self._lay_out_side()
         self._lay_out_changes()
@@ -164,7 +164,7 @@ class Window(Adw.ApplicationWindow):
             # The welcome page would only flash up.
             self.pages.set_visible_child_name("nothing")
             # Else GTK would focus the first button, and a space in what is typed would press it.
-            nothing.grab_focus()
+            self._typed.grab_focus_without_selecting()
         else:
             self.welcome.focus()
         # GTK hides the focus when the window appears, and would fade it out in the first frames.
@@ -179,6 +179,12 @@ class Window(Adw.ApplicationWindow):
         self.chat, self.changes = chat, changes
         self.pages.add_named(chat, "chat")
         self.changes_place.set_child(changes)
+
+    def take_typed(self) -> str:
+        """Return what was typed before a session was shown, once."""
+        typed = self._typed.get_text()
+        self._typed.set_text("")
+        return typed
 
     def _add_actions(self, do: Callable[[str], object]) -> None:
         allowing = {
@@ -340,6 +346,13 @@ class Window(Adw.ApplicationWindow):
         needed = self.badge.text_width + _BESIDE_BADGE
         self.badge.set_narrow(is_open or 0 < width < needed)
         self.changes_word.set_visible(not is_open and width >= _WIDE)
+
+
+def _unseen_field() -> Gtk.Text:
+    """Return a field that takes what is typed, also by an input method, and shows nothing."""
+    field = Gtk.Text(opacity=0, can_target=False)
+    set_accessible_name(field, _("Message, @file, or !command"))
+    return field
 
 
 def _put_shadows_last(leaflet: Adw.Leaflet) -> None:

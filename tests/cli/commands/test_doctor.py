@@ -28,6 +28,7 @@ def test_doctor_prints_a_checklist_and_leaves_nothing_behind(person: Person) -> 
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
     for folder in (person.home / "tmp", person.project, person.playground):
         assert os.listdir(folder) == []
+    assert not [*(person.paths.cache / "caches").glob("*")]
 
 
 @pytest.mark.ordinary

@@ -148,9 +148,16 @@ def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person:
     drawn = (
         "printf '\\033[?1h\\033=\\033[H\\033[2J'; yes 'top  0.0' | head -n 2000; printf '\\033[?1l'"
     )
+    coloured = "printf '\\033[32mafter\\033[m it\\n'"
     commands = {
         f"echo before; {drawn}; echo after": "before\nafter",
         "printf '\\033[?1049hdrawn'; sleep 0.1; printf '\\033[?1049l'": "",
+        # Those that are killed do not leave the screen: vi, top and less, as they end.
+        f"{_killed('?1049h', '?1h', 'H~', '1;1H', '?25h')}; {coloured}": "after it",
+        f"{_killed('?1h', 'H', '2Jtop 0.0', 'K')}; echo after; {coloured}": "after\nafter it",
+        f"{_killed('?1049h', '?1hdrawn', 'Edrawn', '7m:', '27m', 'K')}; echo after": "after",
+        # Alone, and in the middle of a line.
+        _killed("?1049h", "H", "2Jdrawn"): "",
     }
     with in_project(person) as (window, session):
         for command, kept in commands.items():
@@ -168,6 +175,12 @@ def test_what_was_drawn_on_the_whole_screen_is_not_kept_live_or_reopened(person:
             stored = card_that(window, partial(_is_of, command))
             wait_until(partial(_shows, stored, kept))
             assert says(stored, "The program used the whole screen.")
+
+
+def _killed(*sequences: str) -> str:
+    """Return a command that draws this and is killed, by a signal that no shell speaks of."""
+    drawn = "".join(f"\\033[{sequence}" for sequence in sequences)
+    return f"sh -c 'printf \"{drawn}\"; kill -PIPE $$'"
 
 
 def _is_of(command: str, card: ToolCard) -> bool:

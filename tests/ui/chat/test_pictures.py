@@ -50,7 +50,7 @@ Talk = tuple[Window, OpenSession, ScriptedModel]
 
 
 @pytest.fixture
-def talk(screen: Screen, person: Person) -> Iterator[Talk]:
+def talk(screen: Screen, person: Person, announced: list[str]) -> Iterator[Talk]:
     with in_project(person) as (window, session):
         model = SeeingModel(["A blue square."], ["Still blue."])
         session.conversation.use_model(model)

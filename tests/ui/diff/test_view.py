@@ -8,7 +8,7 @@ import zlib
 
 import cairo
 import pytest
-from gi.repository import Adw, Gtk
+from gi.repository import Adw, GdkPixbuf, Gtk
 from support.screen import Screen, all_of, draw_frames, spin_until
 
 from ollmsandbox.sandbox import isolated
@@ -240,6 +240,37 @@ def test_a_picture_keeps_its_colours() -> None:
     assert (read.get_width(), read.get_height()) == (3, 2)
     # Blue, green, red.
     assert bytes(read.get_data()[:3]) == b"\0\0\xff"
+
+
+_SVG = b"<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d'><rect width='9000' \
+height='9000' fill='#369'/></svg>"
+_GIF = (
+    b"GIF89a\x03\x00\x02\x00\x80\x01\x00\x33\x66\x99\x00\x00\x00,\x00\x00\x00\x00\x03\x00\x02\x00\x00"
+    b"\x02\x03\x84\x6f\x05\x00;"
+)
+
+
+def saved(kind: str, width: int, height: int) -> bytes:
+    pixels = GdkPixbuf.Pixbuf.new(GdkPixbuf.Colorspace.RGB, False, 8, width, height)
+    assert pixels is not None
+    pixels.fill(0x336699FF)
+    return bytes(pixels.save_to_bufferv(kind, [], [])[1])
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "tiff", "bmp", "svg", "gif"])
+def test_pictures_of_many_kinds_are_read(kind: str) -> None:
+    drawn = {"svg": _SVG % (3, 2), "gif": _GIF}
+    texture = read_picture(drawn.get(kind) or saved(kind, 3, 2), os.environ)
+    assert texture is not None
+    assert (texture.get_width(), texture.get_height()) == (3, 2)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "svg"])
+def test_a_large_picture_becomes_smaller(kind: str) -> None:
+    data = _SVG % (5000, 2500) if kind == "svg" else saved(kind, 5000, 2500)
+    texture = read_picture(data, os.environ)
+    assert texture is not None
+    assert (texture.get_width(), texture.get_height()) == (1600, 800)
 
 
 def test_a_picture_that_claims_to_be_enormous_is_not_read() -> None:

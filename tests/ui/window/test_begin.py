@@ -8,9 +8,9 @@ import shutil
 from functools import partial
 
 import pytest
-from gi.repository import GLib
+from gi.repository import GLib, Gtk
 from support.person import Person
-from support.screen import Screen, all_of, draw_frames
+from support.screen import Screen, all_of
 from support.scripted import ScriptedModel, call
 from support.window import (
     controller_of,
@@ -26,6 +26,7 @@ from support.window import (
 
 from ollmsandbox.chat.messages import Role
 from ollmsandbox.engine.system import System, system_of
+from ollmsandbox.ui.application import Application
 from ollmsandbox.ui.preferences.connection_dialog import ConnectionDialog
 from ollmsandbox.ui.sessions.entries import MessageEntry
 from ollmsandbox.ui.sidebar.rows import ProjectRow, SessionRow
@@ -49,18 +50,30 @@ def test_it_begins_in_the_last_project_though_it_was_empty(screen: Screen, perso
         wait_until(lambda: window.welcome.get_mapped())
 
 
-def test_what_is_typed_before_there_is_a_session_does_nothing(
+def test_what_is_typed_before_there_is_a_session_is_typed_into_it(
     screen: Screen, person: Person
 ) -> None:
-    done: list[str] = []
-    with program(person) as application:
-        application.settings.set("last-project", str(person.project))
-        window = Window(application, application.settings, done.append)
-        screen.show(window, 900, 600)
-        draw_frames(window, 3)
+    with in_project(person) as (window, session):
+        window.chat.composer.text = "A draft"
+        application = window.get_application()
+        assert isinstance(application, Application)
+        application.controller.close()
+        wait_until(lambda: application.window is None)
+        application.activate()
+        window = window_of(application)
         focus = window.get_focus()
-        assert focus is not None and not focus.activate()
-        assert done == []
+        assert isinstance(focus, Gtk.Text) and not focus.get_opacity()
+        focus.emit("insert-at-cursor", ", and more")
+        # Enter does nothing yet.
+        focus.activate()
+        wait_until(lambda: window.is_ready and window.chat.session is not None)
+        shown = window.chat.session
+        assert shown is not None and shown.id == session.id and shown is not session
+        assert window.chat.composer.text == "A draft, and more"
+        assert window.get_focus() is window.chat.composer.view
+        # Once.
+        controller_of(window).show(shown)
+        assert window.chat.composer.text == "A draft, and more"
 
 
 @pytest.mark.usefixtures("announced")
@@ -126,6 +139,7 @@ def test_the_end_of_a_turn_is_announced_and_marked_until_it_is_seen(
         wait_until(lambda: window.chat.session is session and not is_marked())
 
 
+@pytest.mark.usefixtures("announced")
 def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person: Person) -> None:
     with in_project(person) as (window, session):
         long = "\n\n".join(["A paragraph of the answer."] * 40)

@@ -6,7 +6,17 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.person import Person
 from support.screen import Screen, all_of, draw_frames, spin_until, texts
-from support.window import card_that, controller_of, in_project, wait_until
+from support.window import (
+    card_that,
+    controller_of,
+    dialog,
+    dialogs,
+    in_project,
+    press,
+    press_in_toast,
+    says,
+    wait_until,
+)
 
 from ollmsandbox.ui.widgets.toasts import ToastRoom, Toasts, dismiss_when_shown
 
@@ -42,6 +52,20 @@ def test_a_long_sentence_can_be_read_to_its_end(screen: Screen, width: int, text
     _known, bounds = label.compute_bounds(overlay)
     assert bounds.get_x() >= 0 and bounds.get_x() + bounds.get_width() <= width
     assert label.get_layout().get_pixel_size()[1] <= label.get_height()
+
+
+@pytest.mark.parametrize("width", [360, 1000])
+def test_a_long_sentence_has_room_beside_a_button(screen: Screen, width: int) -> None:
+    done: list[bool] = []
+    toasts, overlay = shown(screen, width)
+    toasts.tell(_LONG, "_Show All", lambda: done.append(True))
+    spin_until(lambda: _LONG in texts(overlay))
+    draw_frames(overlay, 3)
+    (label,) = (one for one in all_of(overlay, Gtk.Label) if one.get_text() == _LONG)
+    assert not label.get_layout().is_ellipsized()
+    assert label.get_layout().get_pixel_size()[1] <= label.get_height()
+    press(overlay, "Show All")
+    assert done
 
 
 def test_a_long_sentence_is_wide_also_in_a_window_that_is_not_drawn_yet(screen: Screen) -> None:
@@ -111,3 +135,20 @@ def test_a_toast_does_not_cover_the_button_that_goes_to_the_end(person: Person) 
         assert isinstance(messages.get_last_child(), Gtk.Button)
         controller_of(window).toasts.tell("Hunk undone.")
         wait_until(lambda: messages.get_margin_bottom() > 0)
+
+
+def test_of_several_problems_one_is_told_and_all_can_be_seen(person: Person) -> None:
+    names = ("first", "second", "third")
+    with in_project(person) as (window, _session):
+        window.chat.emit("run", f"touch {' '.join(names)}")
+        card = card_that(window, lambda card: card.entry.record is not None)
+        for name in names:
+            (person.project / name).write_text("edited\n")
+        window.changes.act_on_runs("undo", [card.entry.run_id])
+        wait_until(lambda: says(window.toasts, "2 more problems."))
+        press_in_toast(window, "Show All")
+        shown = dialog()
+        for name in names:
+            assert says(shown, f"{name}: It was changed in the meantime.")
+        press(shown, "Close")
+        wait_until(lambda: not dialogs())
