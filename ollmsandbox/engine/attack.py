@@ -239,7 +239,7 @@ async def _attack_back(
     paths = Paths.from_environ({**environ, **own})
     environ = {**environ, "OUTSIDE": str(outside)}
     run = prepare_run(RunSpec(str(repository), timeout=_TIMEOUT), paths, environ)
-    await run.execute(["/bin/sh", "-c", _COPY_BACK])
+    await run.exec(["/bin/sh", "-c", _COPY_BACK])
     # What was not tried has not held.
     tried = {item.change.path for item in run.report.changes} if run.report else set()
     is_planted = bool(os.listdir(repository / ".git/hooks"))

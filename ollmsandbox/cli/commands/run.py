@@ -174,7 +174,7 @@ class _Run:
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
-                result = await run.execute(command, sinks=sinks, stdin=stdin, terminal=terminal)
+                result = await run.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
             except BrokenPipeError:
                 # Nobody reads the output any more: exit like a program that SIGPIPE kills.
                 raise SystemExit(128 + signal.SIGPIPE) from None

@@ -5,7 +5,6 @@ them."""
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import N_
@@ -96,8 +95,7 @@ class ReadFile(DeclaredTool[ReadParameters]):
         "applied."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: ReadParameters, call_id: str) -> ReadRequest:
         if not given.path.strip():
             raise ToolError(N_("`path` is empty."), N_("Specify a file."))
         return ReadRequest(self._context, given, self._context.folder(), call_id)

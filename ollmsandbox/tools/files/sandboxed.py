@@ -175,7 +175,7 @@ class SandboxedFile:
             # Close ours as soon as the script has its own: writing has to fail if the script ends.
             sinks = Sinks(reply, None, lambda _pid: our_reader.close())
             running = asyncio.ensure_future(
-                run.execute(self._argv(script, arguments), sinks=sinks, stdin=reader)
+                run.exec(self._argv(script, arguments), sinks=sinks, stdin=reader)
             )
             ready = asyncio.ensure_future(reply.ready.wait())
             try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,8 +94,7 @@ class Search(DeclaredTool[SearchParameters]):
         "grep and find in run_command."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> SearchRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: SearchParameters, call_id: str) -> SearchRequest:
         if not given.pattern and not given.glob:
             raise ToolError(
                 N_("There is nothing to search for."), N_("Give `pattern`, `glob`, or both.")
