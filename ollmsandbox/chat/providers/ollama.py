@@ -114,8 +114,7 @@ class OllamaModel(RemoteModel):
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            used = (call.id for m in messages for call in m.calls)
-            maker = convert.CallBuilder(used, mask, tools)
+            maker = convert.CallBuilder(mask, tools)
             lines = LineReader(exchange.read)
             understood = has_calls = False
             field = ""
