@@ -212,7 +212,7 @@ def finish_earlier_runs(paths: Paths) -> None:
         return
     for report in recovered.finished:
         print_notice((FINISHED_NOW, *summary(report, "")))
-    print_notices([*recovered.notices, *recovered.errors])
+    print_notices(*recovered.notices, *recovered.errors)
 
 
 def note_report(report: Report | None, project: str) -> None:

@@ -19,7 +19,7 @@ from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from . import arguments as arguments_of
 from .arguments import AGENTS, FAILED, HelpFormatter
-from .streams import complain, give_up, open_streams
+from .streams import give_up, open_streams, print_notices
 
 
 class SubCommand:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
             # Not left to the end of the program, where an error would go unnoticed.
             sys.stdout.flush()
     except OllmSandboxError as error:
-        complain(str(error))
+        print_notices(str(error))
         give_up()
         return FAILED
     except KeyboardInterrupt:
@@ -94,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + 13
     except OSError as error:
         if lost := give_up():
-            complain(f"Cannot write the output: {lost.strerror}.")
+            print_notices(f"Cannot write the output: {lost.strerror}.")
         else:
-            complain(in_words(error))
+            print_notices(in_words(error))
         give_up()
         return FAILED
 

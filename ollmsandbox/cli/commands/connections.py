@@ -28,7 +28,7 @@ def connections(given: argparse.Namespace) -> int:
     try:
         return run(_act(store, given))
     finally:
-        print_notices(store.take_notices())
+        print_notices(*store.take_notices())
 
 
 async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
