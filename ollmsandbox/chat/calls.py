@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -431,19 +430,12 @@ class _CallWatcher:
 
 
 def _key(call: ToolCall) -> str:
-    return f"{call.name} {_arguments(call)}"
-
-
-def _arguments(call: ToolCall) -> str:
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps({**arguments}, sort_keys=True, default=str, ensure_ascii=False)
+    return f"{call.name} {call.arguments_text}"
 
 
 def _in_one_line(call: ToolCall) -> str:
     """Return the arguments in one line, to be shown beside the tool's name."""
-    line = _arguments(call)
+    line = call.arguments_text
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 
