@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
@@ -22,14 +22,13 @@ from .arguments import AGENTS, FAILED, HelpFormatter
 from .streams import give_up, open_streams, print_notices
 
 
-class SubCommand:
-    def __init__(self, name: str, help: str, handler: str = "", arguments: str = "") -> None:
-        self.name = name
-        self.help = help
-        # The function that runs the command, with its module, relative to this package.
-        self.handler = handler or f"commands.{name}.{name}"
-        # The part of its name that says what adds its arguments.
-        self.arguments = arguments or name
+class SubCommand(NamedTuple):
+    name: str
+    help: str
+    # The function that runs the command, with its module, relative to this package; and the end of
+    # the name of the one that adds its arguments. Without them, both are named after the command.
+    handler: str = ""
+    arguments: str = ""
 
 
 COMMANDS = (
@@ -162,9 +161,10 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
                 formatter_class=HelpFormatter,
             )
             if whole or command.name == chosen:
-                getattr(arguments_of, f"add_{command.arguments}_arguments")(added)
+                getattr(arguments_of, f"add_{command.arguments or command.name}_arguments")(added)
             if command.name == chosen:
-                module, _, function = command.handler.rpartition(".")
+                where = command.handler or f"commands.{command.name}.{command.name}"
+                module, _, function = where.rpartition(".")
                 handler = getattr(import_module(f".{module}", __package__), function)
                 added.set_defaults(handler=handler)
     return parser

@@ -106,8 +106,6 @@ class Replaced(NamedTuple):
 
 
 class RunFolder:
-    """The folder of one run."""
-
     def __init__(self, paths: Paths, run_id: str) -> None:
         self.id = run_id
         self.path = paths.runs / run_id

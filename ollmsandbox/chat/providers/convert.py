@@ -173,10 +173,6 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
     return found
 
 
-def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:
-    return {call.id: call.name for message in messages for call in message.calls}
-
-
 def arguments_object(call: ToolCall) -> Mapping[str, object]:
     """Return the arguments as an object, because servers parse them again."""
     return call.arguments if isinstance(call.arguments, Mapping) else {"not_json": call.arguments}

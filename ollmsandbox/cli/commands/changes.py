@@ -236,19 +236,15 @@ def _may_go_on(
     if given.all or not runs or given.action == "undo" or getattr(given, "both", False):
         return True
     run = runs[0]
+    what, reports = "discards changes of later runs", review.also_discarded
     if given.action == "apply":
-        affected = {"applies changes of earlier runs": review.also_applied(run, chosen)}
-    else:
-        affected = {"discards changes of later runs": review.also_discarded(run, chosen)}
+        what, reports = "applies changes of earlier runs", review.also_applied
     lines = []
-    for what, reports in affected.items():
-        lines += [f"This also {what} to the same files:"] if reports else []
-        for report in reports:
-            command = escape_line(review.manager.run(report.run_id).command)
-            lines += [
-                f"{command}  ({report.run_id})",
-                *texts.listing(report.changes, run.project.path),
-            ]
+    for report in reports(run, chosen):
+        command = escape_line(review.manager.run(report.run_id).command)
+        lines.append(f"{command}  ({report.run_id})")
+        lines += texts.listing(report.changes, run.project.path)
+    lines = [f"This also {what} to the same files:", *lines] if lines else []
     texts.print_notice(lines)
     return not lines or given.json or confirmed("Continue?")
 

@@ -28,8 +28,6 @@ class LinkedFolder:
 
 
 class Folder:
-    """The folder of one project."""
-
     def __init__(self, path: str, manager: ProjectManager) -> None:
         self.path = os.path.realpath(path)
         self.manager = manager

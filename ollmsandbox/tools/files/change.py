@@ -23,7 +23,7 @@ from ..context import ToolContext
 from ..model_text import changes_text, together
 from ..roots import ClosedFolder, approve_root, closed_folder
 from .edits import LARGEST, Document, difference
-from .sandboxed import SandboxedFile, ScriptReply
+from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
 # Prints the file, then reads the size of the new content and the content. It puts the new file in
 # place by a rename, so that there is never half a file.
@@ -170,9 +170,7 @@ class FileChange(RequestBase):
             case ["nowhere"]:
                 raise ToolError(N_("{name} is a dangling link."), name=name)
             case _:
-                raise ToolError(
-                    N_("{name} is a pipe, a socket or a device, not a file."), name=name
-                )
+                raise ToolError(SPECIAL_FILE, name=name)
         document = document or Document("")
         self._new = self.new_text(document)
         if self._old == self._new:

@@ -15,7 +15,7 @@ from .. import questions
 from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
-from .sandboxed import SandboxedFile, ScriptReply
+from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
 NAME = "read_file"
 
@@ -153,7 +153,7 @@ def _text(given: ReadParameters, reply: ScriptReply) -> str:
         case ["closed"]:
             raise ToolError(N_("Cannot read {name}: permission denied."), name=name)
         case ["special"]:
-            raise ToolError(N_("{name} is a pipe, a socket or a device, not a file."), name=name)
+            raise ToolError(SPECIAL_FILE, name=name)
         case _:
             raise ToolError(
                 N_("There is no file {name}."),

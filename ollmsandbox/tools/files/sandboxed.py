@@ -33,6 +33,7 @@ from ..context import ToolContext
 _START = "PATH=/usr/bin:/bin:/run/current-system/sw/bin:$PATH\nLC_ALL=C\nexport PATH LC_ALL"
 # Seconds. A disk that takes longer does not answer at all.
 _TIMEOUT = 30.0
+SPECIAL_FILE = N_("{name} is a pipe, a socket or a device, not a file.")
 
 
 @dataclass
