@@ -218,16 +218,15 @@ def read_modes_file(file: Path) -> dict[str, int]:
     return {}
 
 
-class UnlockedFolder:
+class UnlockedFolder(NamedTuple):
     """A folder that has permissions for a while."""
 
-    def __init__(self, name: str, dir_fd: int | None, mode: int) -> None:
-        self.name = name
-        self.dir_fd = dir_fd
-        self.mode = mode
+    name: str
+    dir_fd: int | None
+    mode: int
 
     def restore(self) -> None:
-        set_mode(self.name, self.dir_fd, self.mode)
+        set_mode(*self)
 
 
 def open_folder(name: str, dir_fd: int | None, unlocked: list[UnlockedFolder], wanted: int) -> int:
