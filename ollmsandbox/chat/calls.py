@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -43,7 +42,6 @@ _MAX_REFUSALS = 3
 _MOST_SHOWN = 200
 # Bytes to keep of the output of a stopped call, at its beginning and at its end.
 _PRINTED = 12_000
-SAME_ID = N_("Two calls in this reply had the same id. Give each call its own id.")
 
 
 @dataclass
@@ -54,8 +52,6 @@ class ActiveCall:
     # The number of its result in the session.
     number: int = 0
     own: bool = False
-    # Another call in the same reply had its id.
-    repeated: bool = False
     description: str = ""
     request: RequestBase | None = None
     is_asking: bool = False
@@ -111,14 +107,10 @@ class ToolCalls:
         """Whether the model goes on with calls that were refused because they repeat."""
         return self._refusals >= _MAX_REFUSALS
 
-    async def execute(
-        self, calls: Sequence[ToolCall], repeated: Collection[str], messages: list[Message]
-    ) -> None:
+    async def execute(self, calls: Sequence[ToolCall], messages: list[Message]) -> None:
         """Execute the calls, and add a result for each to the messages, in order, however this
         ends."""
-        active_calls = [
-            ActiveCall(call, self._number(), repeated=call.id in repeated) for call in calls
-        ]
+        active_calls = [ActiveCall(call, self._number()) for call in calls]
         try:
             await self._execute(active_calls)
         finally:
@@ -258,8 +250,6 @@ class ToolCalls:
 
     def _parse(self, active: ActiveCall) -> RequestBase:
         call = active.call
-        if active.repeated:
-            raise OllmSandboxError(SAME_ID)
         tool = self._tools.get(call.name)
         if tool is None:
             names = ", ".join(sorted(self._tools)) or "none"
@@ -440,19 +430,12 @@ class _CallWatcher:
 
 
 def _key(call: ToolCall) -> str:
-    return f"{call.name} {_arguments(call)}"
-
-
-def _arguments(call: ToolCall) -> str:
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps({**arguments}, sort_keys=True, default=str, ensure_ascii=False)
+    return f"{call.name} {call.arguments_text}"
 
 
 def _in_one_line(call: ToolCall) -> str:
     """Return the arguments in one line, to be shown beside the tool's name."""
-    line = _arguments(call)
+    line = call.arguments_text
     return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 

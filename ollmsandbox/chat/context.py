@@ -183,7 +183,7 @@ class ContextWindow:
             return
         target -= _summary_room(room)
         over = self._characters(excess(target))
-        last_said = _last_said(messages)
+        last_said = _last(Role.USER, messages)
         for cut in _starts(messages):
             if over <= 0 or cut > newest:
                 break
@@ -209,7 +209,7 @@ class ContextWindow:
         return message.text if limit is None else _shorten(message.text, limit)
 
     def _kept(self, prompt: Message, messages: Sequence[Message]) -> list[Message]:
-        last_said = _last_said(messages)
+        last_said = _last(Role.USER, messages)
         found = [prompt]
         summary = "".join(f"{SUMMARY}\n{message.text}" for message in _last_summary(messages))
         # Stands for what was left out.
@@ -325,13 +325,9 @@ def _level(sizes: Iterable[int], total: int) -> int:
 
 
 def _as_text(message: Message) -> str:
-    calls = "".join(f"\n{call.name}({_in_json(call.arguments)})" for call in message.calls)
+    calls = "".join(f"\n{call.name}({call.arguments_text})" for call in message.calls)
     who = {Role.SUMMARY: "Your earlier summary", Role.TOOL: "Result", Role.ASSISTANT: "You"}
     return f"{who.get(message.role, 'User')}: {message.text}{calls}"
-
-
-def _in_json(data: Mapping[str, object] | str) -> str:
-    return data if isinstance(data, str) else json.dumps({**data}, default=str, ensure_ascii=False)
 
 
 def _is_empty(message: Message) -> bool:
@@ -339,9 +335,9 @@ def _is_empty(message: Message) -> bool:
     return message.role is Role.ASSISTANT and not message.calls and not message.text.strip()
 
 
-def _last_said(messages: Sequence[Message]) -> int:
-    said = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role is Role.USER)
-    return next(said, 0)
+def _last(role: Role, messages: Sequence[Message]) -> int:
+    """Return the number of the last message with this role; 0 without one."""
+    return next((n for n in range(len(messages) - 1, 0, -1) if messages[n].role is role), 0)
 
 
 def _last_summary(messages: Sequence[Message]) -> list[Message]:
@@ -350,8 +346,8 @@ def _last_summary(messages: Sequence[Message]) -> list[Message]:
 
 def _covered(messages: Sequence[Message]) -> int:
     """Return the number of messages that the last summary covers."""
-    found = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role is Role.SUMMARY)
-    return next((max(0, number - messages[number].keeps) for number in found), 0)
+    number = _last(Role.SUMMARY, messages)
+    return max(0, number - messages[number].keeps) if number else 0
 
 
 def since_summary(messages: Sequence[Message], end: int | None = None) -> tuple[Message, ...]:
@@ -364,7 +360,7 @@ def _starts(messages: Sequence[Message]) -> list[int]:
     """Return where the conversation may be cut: in front of the user's messages, with what the
     program says before them, and in front of the model's in the last turn."""
     roles = [message.role for message in messages]
-    last_said = _last_said(messages)
+    last_said = _last(Role.USER, messages)
     return [
         number
         for number, role in enumerate(roles)
@@ -377,9 +373,7 @@ def _starts(messages: Sequence[Message]) -> list[int]:
 def _newest(messages: Sequence[Message]) -> int:
     """Return where the newest step begins: the last answer of the model with the results of its
     calls, or the last message of the user."""
-    found = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role is Role.ASSISTANT)
-    number = next(found, 0)
-    last_said = _last_said(messages)
+    number, last_said = _last(Role.ASSISTANT, messages), _last(Role.USER, messages)
     if last_said > number:
         has_note = last_said and messages[last_said - 1].role is Role.SYSTEM
         return last_said - 1 if has_note else last_said

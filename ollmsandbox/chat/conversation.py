@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from .events import ChatEvent, ConversationState, Listener, Notice, TurnEnded, r
 from .instructions import ProjectInstructions, instructions_notice
 from .messages import Message, QueuedMessage, Role, ToolCall
 from .providers.base import FinishPiece, Model, ProviderError
+from .providers.convert import new_call_id
 from .reply import ReplyReader, StreamedReply
 from .storage.history import new_session_id
 from .storage.stored import Spent, StoredMessage
@@ -32,51 +32,17 @@ from .text_calls import find_written_calls, looks_like_calls
 from .turn_end import TurnEnd
 from .user_actions import UserActions
 
-_OWN = "own"
 
-
-def with_unique_ids(reply: Message, earlier: Iterable[Message]) -> tuple[Message, frozenset[str]]:
-    """Give each call an id that no earlier call has: results and runs are found by it. Some servers
-    start counting again with each reply.
-
-    Also returns the new ids of those calls that repeated an id within this reply.
-    """
-    used = _used(earlier)
-    here: set[str] = set()
-    repeated: set[str] = set()
-    calls: list[ToolCall] = []
+def with_unique_ids(reply: Message, earlier: Iterable[Message]) -> Message:
+    """Give each call an id that no other call has: results and runs are found by it. Some servers
+    start counting again with each reply."""
+    used = {call.id for message in earlier for call in message.calls}
+    calls = []
     for call in reply.calls:
-        new = call.id if call.id and call.id not in used else _unused(call.id or "call", used)
-        if call.id and call.id in here:
-            repeated.add(new)
-        here.add(call.id)
-        used.add(new)
-        calls.append(replace(call, id=new))
-    return replace(reply, calls=tuple(calls)), frozenset(repeated)
-
-
-def new_call_id(earlier: Iterable[Message]) -> str:
-    """Return an id for a command of the user's own. It is random because no message stores such
-    ids, but the runs of earlier commands have them."""
-    used = _used(earlier)
-    while (drawn := f"{_OWN}-{secrets.token_hex(4)}") in used:
-        continue
-    return drawn
-
-
-def _used(messages: Iterable[Message]) -> set[str]:
-    used: set[str] = set()
-    for message in messages:
-        used.update(call.id for call in message.calls)
-        used.add(message.call_id)
-    return used
-
-
-def _unused(name: str, used: set[str]) -> str:
-    number = 2
-    while f"{name}-{number}" in used:
-        number += 1
-    return f"{name}-{number}"
+        is_free = call.id and call.id not in used
+        calls.append(call if is_free else replace(call, id=new_call_id()))
+        used.add(call.id)
+    return replace(reply, calls=tuple(calls))
 
 
 @dataclass(frozen=True)
@@ -277,7 +243,7 @@ class Conversation:
         arguments: dict[str, object] = {"command": command, "network": network}
         if working_dir:
             arguments["working_dir"] = working_dir
-        call = ToolCall(new_call_id(self.messages), "run_command", arguments)
+        call = ToolCall(new_call_id(), "run_command", arguments)
         work = self._tool_calls.execute_own(command, call, self.messages, terminal_size)
         return await self._run_task(work, stopped_outcome())
 
@@ -416,7 +382,7 @@ class Conversation:
                 was_empty = True
                 continue
             was_empty = False
-            message, repeated = with_unique_ids(self._with_written(reply), self.messages)
+            message = with_unique_ids(self._with_written(reply), self.messages)
             self._add(message, number)
             if reply.finish.cut_off:
                 self._emit(Notice(_CUT_OFF))
@@ -434,7 +400,7 @@ class Conversation:
                 return TurnEnded(TurnEnd.TOKENS)
             if self.tool_context is not None and self.model is not None:
                 self.tool_context.sees_pictures = self.model.sees_pictures
-            await self._tool_calls.execute(message.calls, repeated, self.messages)
+            await self._tool_calls.execute(message.calls, self.messages)
             if self._say_queued():
                 steps = spent = 0
             elif self._tool_calls.is_looping:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -41,6 +42,13 @@ class ToolCall:
     arguments: Mapping[str, object] | str
     # Fields of the server's own, which it expects back.
     fields: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as text: the same for the same ones."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps({**self.arguments}, sort_keys=True, default=str, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from .messages import Message, Role
-from .providers.base import Model, ProviderError, TextPiece
+from .providers.base import Model, ProviderError
+from .reply import StreamedReply
 
 _TASK = (
     "Write a title of three to six words for this conversation, in the language of the user. "
     "Reply with the title only: no quotes, no full stop."
 )
-# Characters of each message that are sent, of the reply that is read, and of the title.
-_MOST_SENT, _MOST_READ, _MOST_KEPT = 1000, 2000, 60
+# Characters of each message that are sent, and of the title.
+_MOST_SENT, _MOST_KEPT = 1000, 60
 _SECONDS = 30.0
 
 
@@ -28,25 +29,12 @@ async def suggest_title(model: Model, messages: Sequence[Message]) -> str:
     if not said:
         return ""
     request = [*said[:1], *said[1:][-1:], Message(Role.USER, _TASK)]
+    reply = StreamedReply(model.name, lambda _event: None, lambda _message: None)
     try:
-        return clean_title(await asyncio.wait_for(_read(model, request), _SECONDS))
+        await asyncio.wait_for(reply.read(model.reply(request, ())), _SECONDS)
     except (TimeoutError, ProviderError):
         return ""  # the first words stay
-
-
-async def _read(model: Model, request: Sequence[Message]) -> str:
-    text = ""
-    pieces = model.reply(request, ())
-    try:
-        async for piece in pieces:
-            if isinstance(piece, TextPiece):
-                text += piece.text
-            if len(text) > _MOST_READ:
-                break
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
-    return text
+    return clean_title(reply.message().text)
 
 
 def clean_title(text: str) -> str:

@@ -29,8 +29,6 @@ _MOST_CALLS = 500
 
 
 class ChosenModel(NamedTuple):
-    """A model and its connection."""
-
     connection: Connection
     model: Model
 

@@ -70,7 +70,7 @@ def _from_functions(text: str, tools: Collection[str]) -> tuple[ToolCall, ...]:
     if not found or _TAGS.sub("", _FUNCTION.sub("", text)).strip():
         return ()
     calls = []
-    for number, one in enumerate(found, 1):
+    for one in found:
         name = tool_name(one["name"], tools)
         parameters: Mapping[str, object] = {
             parameter["name"]: _value(parameter["value"])
@@ -86,7 +86,7 @@ def _from_functions(text: str, tools: Collection[str]) -> tuple[ToolCall, ...]:
             parameters = given
         if name not in tools:
             return ()
-        calls.append(ToolCall(f"written-{number}", name, parameters))
+        calls.append(ToolCall("", name, parameters))
     return tuple(calls)
 
 
@@ -100,7 +100,7 @@ def _from_json(text: str, tools: Collection[str]) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
     try:
         for item in _objects(text):
-            call = _call(item, len(calls) + 1, tools)
+            call = _call(item, tools)
             if call is None:
                 return ()
             calls.append(call)
@@ -119,7 +119,7 @@ def _objects(text: str) -> Iterator[object]:
         raise ValueError("more than JSON")
 
 
-def _call(item: object, number: int, tools: Collection[str]) -> ToolCall | None:
+def _call(item: object, tools: Collection[str]) -> ToolCall | None:
     if not isinstance(item, Mapping):
         return None
     inner = item.get("function")
@@ -135,4 +135,4 @@ def _call(item: object, number: int, tools: Collection[str]) -> ToolCall | None:
     ):
         return None
     wanted = tool_name(name, tools)
-    return ToolCall(f"written-{number}", wanted, arguments) if wanted in tools else None
+    return ToolCall("", wanted, arguments) if wanted in tools else None

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import socket
 import subprocess
@@ -19,12 +18,12 @@ from ..errors import SandboxError
 from ..paths import Paths
 from ..sandbox.profile.agent import AgentRules
 from ..sandbox.spec import AgentOptions, RunSpec
+from .commands.playground import confirmed
 
 if TYPE_CHECKING:
     from ..sandbox.network.relay import Service
 
 _MOST_SERVERS = 4
-_QUESTION = "ollmsandbox: {agent} will be able to reach {hosts}. Start it? [y/N] "
 
 
 async def prepare_front(
@@ -54,12 +53,10 @@ async def prepare_front(
 
 def _may_reach(agent: AgentRules) -> bool:
     """Ask at the terminal whether the agent may reach its hosts."""
-    shown = _QUESTION.format(agent=agent.title, hosts=_listed(agent.hosts))
-    if os.isatty(0) and os.isatty(2):
-        with contextlib.suppress(OSError), open("/dev/tty", "r+b", buffering=0) as terminal:
-            terminal.write(shown.encode())
-            return terminal.readline().strip().lower() in (b"y", b"yes")
-    raise _nobody_asked(agent)
+    if not os.isatty(0) or not os.isatty(2):
+        raise _nobody_asked(agent)
+    hosts = _listed(agent.hosts)
+    return confirmed(f"ollmsandbox: {agent.title} will be able to reach {hosts}. Start it?")
 
 
 def _nobody_asked(agent: AgentRules) -> SandboxError:

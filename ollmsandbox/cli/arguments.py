@@ -8,7 +8,6 @@ import math
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from ..errors import SandboxError
 from ..paths import Paths
@@ -46,22 +45,20 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_seconds(text: str) -> float:
-    return _time(text, "seconds")
+def parse_time(unit: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        if not 0 < (given := _number(text)) < math.inf:
+            raise ArgumentTypeError(f"{text!r} is not a number of {unit}")
+        return given
+
+    return parse
 
 
-def parse_minutes(text: str) -> float:
-    return _time(text, "minutes")
-
-
-def _time(text: str, unit: str) -> float:
+def _number(text: str) -> float:
     try:
-        given = float(text)
+        return float(text)
     except ValueError:
-        given = -1.0
-    if not 0 < given < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number of {unit}")
-    return given
+        return math.nan
 
 
 def parse_port(text: str) -> int:
@@ -72,11 +69,7 @@ def parse_port(text: str) -> int:
 
 def parse_between(smallest: float, largest: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        try:
-            given = float(text)
-        except ValueError:
-            given = math.nan
-        if not smallest <= given <= largest:
+        if not smallest <= (given := _number(text)) <= largest:
             raise ArgumentTypeError(
                 f"{text!r} is not a number from {smallest:,.0f} to {largest:,.0f}"
             )
@@ -141,8 +134,6 @@ network access unless you name hosts with --host, and can write only to the proj
 and caches of its own.
 Its changes to the project are recorded, and you can undo them.
 """
-
-
 _RUN_NOTES = """\
 The exit status is the command's: 126 if it cannot be executed, 127 if it is not found, 128+n if
 signal n killed it, and 124 if it took too long. 125 means that the sandbox failed, or refused what
@@ -252,7 +243,7 @@ def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
         "it is in the project, else the project)",
     )
     _add_network_options(parser)
-    parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help=timeout)
+    parser.add_argument("--timeout", type=parse_time("seconds"), metavar="SECONDS", help=timeout)
     parser.add_argument(
         "--profile",
         metavar="NAME",
@@ -330,11 +321,7 @@ def _add_network_options(parser: argparse.ArgumentParser) -> None:
 
 
 _RUN_HELP = "a run's id, or its beginning (default: the last run that changed this project)"
-
-
 _PATH_HELP = "only these files and folders"
-
-
 _FORCED_HELP = f"{_PATH_HELP}, even if they have been changed since"
 
 
@@ -391,12 +378,19 @@ def _add_selection(parser: argparse.ArgumentParser, path_help: str) -> None:
     parser.add_argument("path", nargs="*", metavar="PATH", help=path_help)
 
 
-def _add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, what: str
-) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
-    action.set_defaults(action=name)
-    return action
+def _action_adder(
+    parser: argparse.ArgumentParser, *, required: bool = True
+) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Return a function that adds an action, by its name and what it does."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=required)
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        description = f"{what[0].upper()}{what[1:]}."
+        action = actions.add_parser(name, help=what, description=description)
+        action.set_defaults(action=name)
+        return action
+
+    return add
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
@@ -411,10 +405,8 @@ sessions.
 
 
 def add_project_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    move = actions.add_parser(
-        "move", help="record the new place of a folder that you moved", description=_MOVE_HELP
-    )
+    move = _action_adder(parser)("move", "record the new place of a folder that you moved")
+    move.description = _MOVE_HELP
     move.add_argument("old", metavar="OLD", help="where the project's folder was")
     move.add_argument("new", metavar="NEW", help="where it is now")
 
@@ -439,18 +431,14 @@ def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
         "A list of hosts saves typing: `--host @NAME` names all hosts of a list, and a model can "
         "use it, too. You are still asked about a model's commands."
     )
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="show your lists")
-    _add_json(listing)
-    save = actions.add_parser(
-        "save", help="make a list, or replace one, with the hosts that a run was allowed to reach"
+    add = _action_adder(parser)
+    _add_json(add("list", "show your lists"))
+    save = add(
+        "save", "make a list, or replace one, with the hosts that a run was allowed to reach"
     )
-    remove = actions.add_parser("remove", help="remove a list")
-    for action in (save, remove):
+    for action in (save, add("remove", "remove a list")):
         action.add_argument("name", metavar="NAME", help="the name of the list")
     save.add_argument("run", metavar="RUN", help="a run's id in `ollmsandbox history`")
-    for name, action in actions.choices.items():
-        action.set_defaults(action=name)
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
@@ -504,10 +492,10 @@ usual.
 
 def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = _ROOTFS_HELP
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    status = actions.add_parser("status", help="what is installed, and what this project uses")
+    add = _action_adder(parser)
+    status = add("status", "show what is installed, and what this project uses")
     _add_json(status)
-    install = actions.add_parser("install", help="install Alpine, or update it")
+    install = add("install", "install Alpine, or update it")
     install.add_argument(
         "--tier",
         type=int,
@@ -519,21 +507,17 @@ def add_rootfs_arguments(parser: argparse.ArgumentParser) -> None:
         "--from", dest="tarball", metavar="FILE", help="a local tarball, instead of the mirror's"
     )
     _add_flag(install, "--quiet", "print only errors")
-    actions.add_parser("remove", help="remove Alpine")
-    use = actions.add_parser("use", help="choose where this project's commands run")
+    add("remove", "remove Alpine")
+    use = add("use", "choose where this project's commands run")
     use.add_argument("system", choices=("alpine", "host"))
     for action in (status, use):
         action.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
-    for name, action in actions.choices.items():
-        action.set_defaults(action=name)
 
 
 _AGENT_HELP = """\
 Talk to a model that works on the project with tools. Its commands run in the sandbox, and you are
 asked before anything goes beyond that. With TEXT, it is one turn; without, you get a prompt.
 """
-
-
 _AGENT_NOTES = """\
 Ctrl+C stops the current turn, not the program. At the prompt, !COMMAND runs a command of yours in
 the sandbox, and /help lists what else you can type.
@@ -604,7 +588,7 @@ def _add_turn_limits(parser: argparse.ArgumentParser) -> None:
         help="stop after this many answers of the model (default: 50)",
     )
     parser.add_argument(
-        "--max-minutes", type=parse_minutes, metavar="N", help="stop after this time"
+        "--max-minutes", type=parse_time("minutes"), metavar="N", help="stop after this time"
     )
     parser.add_argument(
         "--max-tokens", type=parse_count, metavar="N", help="stop after this many tokens"
@@ -634,12 +618,11 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "--ask-only-in-window", "never ask through the agent, which could answer for you"
     )
     parser.set_defaults(action=None)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION")
-    for name, what in (
-        ("install", "add the tools of the sandbox to an agent's settings"),
-        ("uninstall", "remove them from an agent's settings"),
+    add = _action_adder(parser, required=False)
+    for action in (
+        add("install", "add the tools of the sandbox to an agent's settings"),
+        add("uninstall", "remove them from an agent's settings"),
     ):
-        action = _add_action(actions, name, what)
         action.formatter_class = HelpFormatter
         action.add_argument("client", metavar="CLIENT", help="the agent, such as claude or codex")
         where = action.add_mutually_exclusive_group()
@@ -676,9 +659,7 @@ def add_tour_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION", required=True, prog="ollmsandbox sessions")
-
-    add = partial(_add_action, actions)
+    add = _action_adder(parser)
     for name, what in (
         ("list", "list the sessions"),
         ("search", "find sessions by their words and commands"),
@@ -707,10 +688,10 @@ def add_sessions_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connections_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    add_action = _action_adder(parser)
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
-        action = _add_action(actions, name, what)
+        action = add_action(name, what)
         _add_json(action)
         return action
 
@@ -788,10 +769,9 @@ def _add_connection_settings(new: argparse.ArgumentParser) -> None:
 
 
 def add_permissions_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="list your saved answers")
-    _add_json(listing)
-    forget = actions.add_parser("forget", help="remove saved answers, so that you are asked again")
+    add = _action_adder(parser)
+    _add_json(add("list", "list your saved answers"))
+    forget = add("forget", "remove saved answers, so that you are asked again")
     forget.add_argument(
         "number", nargs="*", type=int, metavar="NUMBER", help="the number in `permissions list`"
     )

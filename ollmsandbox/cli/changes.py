@@ -6,9 +6,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ..database.tables import Run
@@ -105,17 +104,14 @@ def ignored_line(items: Sequence[Recorded]) -> str:
 def _remarks_among(items: Iterable[Recorded]) -> short_list.Remarks:
     """Return a function for remarks. Pending changes are marked only among applied ones."""
     both = {State.APPLIED, State.PENDING}
-    is_mixed = both.issubset(item.state for item in items)
-    return partial(_remarks, unsaid={State.APPLIED} if is_mixed else both)
+    unsaid = {State.APPLIED} if both.issubset(item.state for item in items) else both
 
+    def remarks(item: Recorded) -> list[str]:
+        # What needs approval is pending.
+        is_said = item.state in unsaid or (item.is_held and item.state is State.PENDING)
+        said = [] if is_said else [item.state.value]
+        return [*said, *marks(item), *([_reason(item.note)] if item.note else [])]
 
-def _remarks(item: Recorded, unsaid: Collection[State]) -> list[str]:
-    remarks = marks(item)
-    # What needs approval is pending.
-    if item.state not in unsaid and not (item.is_held and item.state is State.PENDING):
-        remarks.insert(0, item.state.value)
-    if item.note:
-        remarks.append(_reason(item.note))
     return remarks
 
 
@@ -212,7 +208,7 @@ def finish_earlier_runs(paths: Paths) -> None:
         return
     for report in recovered.finished:
         print_notice((FINISHED_NOW, *summary(report, "")))
-    print_notices([*recovered.notices, *recovered.errors])
+    print_notices(*recovered.notices, *recovered.errors)
 
 
 def note_report(report: Report | None, project: str) -> None:

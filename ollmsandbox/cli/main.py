@@ -13,23 +13,22 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from . import arguments as arguments_of
 from .arguments import AGENTS, FAILED, HelpFormatter
-from .streams import complain, give_up, open_streams
+from .streams import give_up, open_streams, print_notices
 
 
-class SubCommand:
-    def __init__(self, name: str, help: str, handler: str = "", arguments: str = "") -> None:
-        self.name = name
-        self.help = help
-        # The function that runs the command, with its module, relative to this package.
-        self.handler = handler or f"commands.{name}.{name}"
-        # The part of its name that says what adds its arguments.
-        self.arguments = arguments or name
+class SubCommand(NamedTuple):
+    name: str
+    help: str
+    # The function that runs the command, with its module, relative to this package; and the end of
+    # the name of the one that adds its arguments. Without them, both are named after the command.
+    handler: str = ""
+    arguments: str = ""
 
 
 COMMANDS = (
@@ -82,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
             # Not left to the end of the program, where an error would go unnoticed.
             sys.stdout.flush()
     except OllmSandboxError as error:
-        complain(str(error))
+        print_notices(str(error))
         give_up()
         return FAILED
     except KeyboardInterrupt:
@@ -94,9 +93,9 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + 13
     except OSError as error:
         if lost := give_up():
-            complain(f"Cannot write the output: {lost.strerror}.")
+            print_notices(f"Cannot write the output: {lost.strerror}.")
         else:
-            complain(in_words(error))
+            print_notices(in_words(error))
         give_up()
         return FAILED
 
@@ -162,9 +161,10 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
                 formatter_class=HelpFormatter,
             )
             if whole or command.name == chosen:
-                getattr(arguments_of, f"add_{command.arguments}_arguments")(added)
+                getattr(arguments_of, f"add_{command.arguments or command.name}_arguments")(added)
             if command.name == chosen:
-                module, _, function = command.handler.rpartition(".")
+                where = command.handler or f"commands.{command.name}.{command.name}"
+                module, _, function = where.rpartition(".")
                 handler = getattr(import_module(f".{module}", __package__), function)
                 added.set_defaults(handler=handler)
     return parser

@@ -12,7 +12,7 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -132,13 +132,13 @@ def _feed(descriptor: int, writer: int) -> None:
                 return  # the command has stopped reading, or we cannot read
 
 
-_printed_errors: set[str] = set()
+_printed: set[str] = set()
 
 
 def open_streams() -> None:
     """Open closed streams as /dev/null: otherwise the next file that is opened would take their
     number, and receive our output."""
-    _printed_errors.clear()
+    _printed.clear()
     for number in range(3):
         try:
             os.fstat(number)
@@ -189,22 +189,14 @@ def wants_colour(*streams: TextIO) -> bool:
     )
 
 
-def print_error(text: str) -> None:
-    """Print an error, each only once: finishing earlier runs and the command itself may fail for
-    the same reason."""
-    if text not in _printed_errors:
-        _printed_errors.add(text)
-        print(f"ollmsandbox: {text}", file=sys.stderr)
-
-
-def print_notices(notices: Iterable[str]) -> None:
-    for notice in notices:
-        print(f"ollmsandbox: {notice}", file=sys.stderr)
-
-
-def complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # there is no other way to report it
-        print_error(text)
+def print_notices(*notices: str) -> None:
+    """Print notices and errors, each only once: finishing earlier runs and the command itself may
+    fail for the same reason."""
+    for text in notices:
+        if text not in _printed:
+            _printed.add(text)
+            with contextlib.suppress(OSError):  # there is no other way to report it
+                print(f"ollmsandbox: {text}", file=sys.stderr)
 
 
 def give_up() -> OSError | None:

@@ -183,7 +183,7 @@ class TerminalLink:
 
     @contextlib.asynccontextmanager
     async def given_back(self) -> AsyncIterator[None]:
-        """Give the user's terminal back for a question; the command stands still meanwhile."""
+        """Give the user's terminal back for a while, in which the command stands still."""
         with self.theirs.suspended():
             if self._screen is not None:
                 await self._screen.end()
@@ -201,21 +201,15 @@ class TerminalLink:
 
     async def _stop_and_go_on(self) -> None:
         """Stop the command and ourselves; go on when the shell continues us."""
-        with self.theirs.suspended():
-            try:
-                if self._screen is not None:
-                    await self._screen.end()
-                self._give_back()
+        try:
+            async with self.given_back():
                 self._loop.remove_signal_handler(signal.SIGTSTP)
                 # As the terminal would have done it: with all that is in the user's pipeline.
                 os.killpg(0, signal.SIGTSTP)
-            finally:
-                self._suspending = None
                 if self._is_connected:
                     self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
-                    self._take()
-            if self._screen is not None and self._is_connected:
-                await self._screen.go_on()
+        finally:
+            self._suspending = None
 
 
 def _kind() -> str:

@@ -252,7 +252,7 @@ async def _attack_back(
     paths = Paths.from_environ({**environ, **own})
     environ = {**environ, "OUTSIDE": str(outside)}
     prepared = prepare_run(RunSpec(str(repository), timeout=_TIMEOUT), paths, environ)
-    await prepared.execute(["/bin/sh", "-c", _COPY_BACK])
+    await prepared.exec(["/bin/sh", "-c", _COPY_BACK])
     # What was not tried has not held.
     tried = {item.change.path for item in prepared.report.changes} if prepared.report else set()
     is_planted = bool(os.listdir(repository / ".git/hooks"))

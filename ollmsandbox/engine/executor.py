@@ -95,7 +95,7 @@ class SandboxExecutor(Executor):
         return prepare_run(spec, self._paths, self._environ, live=live, ask_host=ask_host)
 
     async def run_script(self, spec: RunSpec, argv: Sequence[str], sinks: Sinks) -> Result:
-        return await self.prepare_recorded(spec).execute(argv, sinks=sinks)
+        return await self.prepare_recorded(spec).exec(argv, sinks=sinks)
 
 
 class FlatpakExecutor(Executor):

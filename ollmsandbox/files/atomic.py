@@ -10,37 +10,17 @@ from pathlib import Path
 from ..paths import make_folder
 
 
-def write_atomically(file: Path, text: str, *, durably: bool = False) -> None:
+def write_atomically(
+    file: Path, text: str, *, durably: bool = False, is_locked: bool = False
+) -> None:
     """Replace a file, even if another program writes it at the same time.
 
-    `durably`, which is slower, makes sure that a power cut leaves the old content or the new.
-    """
-    import tempfile
-
-    make_folder(file.parent)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=file.parent, prefix=f".{file.name}-", delete=False, encoding="utf-8"
-    ) as new:
-        try:
-            new.write(text)
-            new.flush()
-            if durably:
-                os.fsync(new.fileno())
-            os.rename(new.name, file)
-        except BaseException:
-            os.unlink(new.name)
-            raise
-    if durably:
-        flush(file.parent)
-
-
-def write_locked(file: Path, text: str, *, durably: bool = False) -> None:
-    """Replace a file while the caller holds a lock for it.
-
-    A kill leaves at most one temporary file, which the next call uses again.
+    `durably`, which is slower, makes sure that a power cut leaves the old content or the new. If
+    the caller holds a lock for the file (`is_locked`), a kill leaves at most one temporary file,
+    which the next call uses again.
     """
     folder = make_folder(file.parent)
-    temporary = folder / f".{file.name}-half"
+    temporary = folder / f".{file.name}-{'half' if is_locked else os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as new:

@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from .. import N_
 from ..errors import ProjectError
+from .atomic import write_atomically
 
 # As many as the kernel follows.
 _MOST_LINKS = 40
@@ -81,12 +82,11 @@ class OpenTree:
         *,
         top: int = -1,
         missing_ok: bool = False,
-        is_durable: bool = False,
     ) -> None:
         """Open `root`, or take over `top` if it is open already.
 
-        `modes_file` keeps the modes to be restored, so that a kill does not lose them, nor a power
-        cut if `is_durable`. If `missing_ok`, a root that does not exist is like an empty one.
+        `modes_file` keeps the modes to be restored, so that no kill loses them, nor a power cut. If
+        `missing_ok`, a root that does not exist is like an empty one.
         """
         self.root = root
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
@@ -96,7 +96,6 @@ class OpenTree:
         self._last = ""
         self._way: list[tuple[str, int]] = []
         self._modes_file = modes_file
-        self._is_durable = is_durable
         self._written_modes = read_modes_file(modes_file) if modes_file else {}
         self._modes = dict(self._written_modes)
 
@@ -177,14 +176,8 @@ class OpenTree:
         file = self._modes_file
         if file and (path not in self._written_modes or not file.exists()):
             self._written_modes[path] = mode
-            # Always the same name: a tree has one user, and a kill leaves no more than this file.
-            new = _unfinished(file)
-            with new.open("w", encoding="utf-8") as out:
-                out.write(json.dumps(self._written_modes))
-                out.flush()
-                if self._is_durable:
-                    os.fsync(out.fileno())
-            os.rename(new, file)
+            # A tree has one user.
+            write_atomically(file, json.dumps(self._written_modes), durably=True, is_locked=True)
 
     def close(self) -> list[tuple[str, OSError]]:
         """Restore the modes of folders and close them; return those that cannot be restored."""
@@ -205,8 +198,7 @@ class OpenTree:
                 failed.append((path, error))
         self.leave()
         if self._modes_file:
-            for file in (self._modes_file, _unfinished(self._modes_file)):
-                file.unlink(missing_ok=True)
+            self._modes_file.unlink(missing_ok=True)
         return failed
 
     def leave(self) -> None:
@@ -219,10 +211,6 @@ class OpenTree:
             self._top = -1
 
 
-def _unfinished(modes_file: Path) -> Path:
-    return modes_file.with_name(f"{modes_file.name}~")
-
-
 def read_modes_file(file: Path) -> dict[str, int]:
     # A power cut can leave an empty file.
     with contextlib.suppress(FileNotFoundError, ValueError):
@@ -230,16 +218,15 @@ def read_modes_file(file: Path) -> dict[str, int]:
     return {}
 
 
-class UnlockedFolder:
+class UnlockedFolder(NamedTuple):
     """A folder that has permissions for a while."""
 
-    def __init__(self, name: str, dir_fd: int | None, mode: int) -> None:
-        self.name = name
-        self.dir_fd = dir_fd
-        self.mode = mode
+    name: str
+    dir_fd: int | None
+    mode: int
 
     def restore(self) -> None:
-        set_mode(self.name, self.dir_fd, self.mode)
+        set_mode(*self)
 
 
 def open_folder(name: str, dir_fd: int | None, unlocked: list[UnlockedFolder], wanted: int) -> int:

@@ -127,7 +127,8 @@ def remove(name: str, dir_fd: int) -> None:
     if not _is_folder(name, dir_fd):
         os.unlink(name, dir_fd=dir_fd)
         return
-    _unlock(name, dir_fd)
+    # A command may have left it without permissions.
+    set_mode(name, dir_fd, 0o700)
     with opened_folder(name, dir_fd) as folder:
         _empty(folder)
     os.rmdir(name, dir_fd=dir_fd)
@@ -147,7 +148,7 @@ def _empty(top: int) -> None:
             if not _is_folder(name, top):
                 os.unlink(name, dir_fd=top)
                 continue
-            _unlock(name, top)
+            set_mode(name, top, 0o700)
             with opened_folder(name, top) as inner:
                 for entry in os.listdir(inner):
                     if _is_folder(entry, inner):
@@ -159,18 +160,13 @@ def _empty(top: int) -> None:
 
 def _move_up(name: str, dir_fd: int, top: int, number: int) -> int:
     # Moving a folder changes its "..", for which it has to be writable.
-    _unlock(name, dir_fd)
+    set_mode(name, dir_fd, 0o700)
     while True:
         number += 1
         target = f".removed-{number}"
         if not os.access(target, os.F_OK, dir_fd=top, follow_symlinks=False):
             os.rename(name, target, src_dir_fd=dir_fd, dst_dir_fd=top)
             return number
-
-
-def _unlock(name: str, dir_fd: int) -> None:
-    """A command may have left a folder without permissions."""
-    set_mode(name, dir_fd, 0o700)
 
 
 def _is_folder(name: str, dir_fd: int) -> bool:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from .. import N_
 from ..errors import OllmSandboxError
-from ..files.atomic import write_locked
+from ..files.atomic import write_atomically
 from ..files.exchange import sync_disk
 from ..files.locks import FileLock
 from ..paths import Paths, is_missing, make_folder
@@ -139,7 +139,7 @@ class ProjectJobs:
         """Do a job and record it. `known` are the runs that it has items of. Raise OSError if it
         could not be written down; then nothing was done."""
         self.bump_generation()
-        write_locked(self._folder / _JOB, self._pack(job), durably=True)
+        write_atomically(self._folder / _JOB, self._pack(job), durably=True, is_locked=True)
         (self._folder / _PLANNING).unlink(missing_ok=True)
         return self._perform(job, known, is_resumed=False)
 
@@ -218,7 +218,7 @@ class ProjectJobs:
             RunFolder(self._paths, run_id).append(items, **facts)
         result = JobResult(job, done, {**outcomes.failed, **job.failed}, is_resumed)
         self._record(result)
-        write_locked(self._folder / _DONE, json.dumps(left))
+        write_atomically(self._folder / _DONE, json.dumps(left), is_locked=True)
         (self._folder / _JOB).unlink()
         return result
 

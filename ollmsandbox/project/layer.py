@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ..errors import OllmSandboxError
 from ..files import trees
-from ..files.atomic import write_locked
+from ..files.atomic import write_atomically
 from ..files.dirfd import DirEntryAt, folders_above, opened_folder
 from ..files.locks import FileLock
 from ..paths import Paths
@@ -192,7 +192,7 @@ class PendingLayer:
         return [run_id for _, run_id in sorted(found)]
 
     def _write(self, state: _LayerFile) -> None:
-        write_locked(self._folder / _FILE, json.dumps(state._asdict()))
+        write_atomically(self._folder / _FILE, json.dumps(state._asdict()), is_locked=True)
 
 
 def layer_index(layer: str) -> dict[str, tuple[str, int]]:

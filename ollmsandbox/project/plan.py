@@ -187,7 +187,7 @@ class Planner:
     def _tree(self, root: str) -> OpenTree:
         if root not in self._trees:
             note = modes_note(self._paths, self._project, root)
-            self._trees[root] = OpenTree(root, note, top=dirfd.open_root(root), is_durable=True)
+            self._trees[root] = OpenTree(root, note, top=dirfd.open_root(root))
         return self._trees[root]
 
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from .. import N_
 from ..errors import OllmSandboxError
 from ..files import dirfd, trees
-from ..files.atomic import flush, write_locked
+from ..files.atomic import flush, write_atomically
 from ..files.copying import HALF, copy_whole, strip
 from ..files.dirfd import FOLDER, DirEntryAt, OpenTree, open_regular_file
 from ..paths import Paths, make_folder
@@ -106,8 +106,6 @@ class Replaced(NamedTuple):
 
 
 class RunFolder:
-    """The folder of one run."""
-
     def __init__(self, paths: Paths, run_id: str) -> None:
         self.id = run_id
         self.path = paths.runs / run_id
@@ -117,7 +115,7 @@ class RunFolder:
             # An attempt that was killed may have numbered the changes in another way.
             trees.empty(make_folder(self.path / part))
         (self.path / _STATES).unlink(missing_ok=True)
-        write_locked(self.path / _INFO, json.dumps(info._asdict()), durably=True)
+        self._write(_INFO, json.dumps(info._asdict()))
 
     def info(self) -> RunInfo:
         """Read the facts about the run; raise OSError or ValueError if that is impossible."""
@@ -129,7 +127,7 @@ class RunFolder:
         roots = tuple(new if root == old else root for root in info.roots)
         project = new if info.project == old else info.project
         moved = info._replace(project=project, roots=roots)
-        write_locked(self.path / _INFO, json.dumps(moved._asdict()), durably=True)
+        self._write(_INFO, json.dumps(moved._asdict()))
 
     @property
     def is_captured(self) -> bool:
@@ -137,8 +135,10 @@ class RunFolder:
         return (self.path / _CHANGES).exists()
 
     def write_changes(self, info: RunInfo, items: Sequence[Recorded]) -> None:
-        text = _lines([pack_change(info.roots, item) for item in items])
-        write_locked(self.path / _CHANGES, text, durably=True)
+        self._write(_CHANGES, _lines([pack_change(info.roots, item) for item in items]))
+
+    def _write(self, name: str, text: str) -> None:
+        write_atomically(self.path / name, text, durably=True, is_locked=True)
 
     def states(self) -> RunStates:
         """Return the changes in the states that were last decided."""

@@ -91,7 +91,7 @@ class Swapper:
         power cut leaves no empty file."""
         self._root = root
         self._removed = removed
-        self._tree = OpenTree(root, modes, top=dirfd.open_root(root), is_durable=True)
+        self._tree = OpenTree(root, modes, top=dirfd.open_root(root))
         self._runs = runs
         self._upper = OpenTree(upper, missing_ok=True) if upper else None
         self._is_resumed = is_resumed

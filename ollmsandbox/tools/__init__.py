@@ -28,6 +28,6 @@ def all_tools(context: ToolContext) -> list[Tool]:
         EditFile(context),
         WriteFile(context),
         WebFetch(context),
-        TodoTool(),
+        TodoTool(context),
         Ask(context),
     ]

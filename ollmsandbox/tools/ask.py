@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import N_
@@ -43,8 +42,7 @@ class Ask(DeclaredTool[AskParameters]):
         "the user is asked about those separately."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> AskRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: AskParameters, call_id: str) -> AskRequest:
         if not given.question.strip():
             raise ToolError(N_("`question` is empty."))
         choices = tuple(dict.fromkeys(choice.strip() for choice in given.choices))

@@ -139,37 +139,14 @@ class Outcome:
 class RequestBase(ABC):
     """One call with valid arguments. It can be executed once."""
 
-    # The last question to the user about this call; None if nothing was asked.
-    question: PermissionRequest | None = None
     # The last answer that the call depended on.
     verdict: Verdict | None = None
-    # The approved plan, which is also the one that runs; None before execute().
-    plan: Plan | None = None
     # The outcome of a cancelled call so far.
     partial: Outcome | None = None
     # The rows and columns of a terminal that the command gets; None without one.
     terminal_size: tuple[int, int] | None = None
     # That terminal, while the command runs.
     terminal: CommandTerminal | None = None
-
-    @property
-    def permission_question(self) -> str:
-        """The whole question in one text, with the command, address or file; "" without one."""
-        if self.question is None:
-            return ""
-        if self.question.heading:
-            return self.question.question
-        return f"{self.question.question.removesuffix('?')}: {self.question.subject}?"
-
-    @property
-    def permission_target_path(self) -> str:
-        """What a rule that answers the question is for; unique if none may."""
-        return self.question.target_path if self.question else ""
-
-    @property
-    def one_time_only(self) -> bool:
-        """Whether the question can only be allowed or denied once."""
-        return self.question is not None and self.question.one_time_only
 
     async def execute(self, watcher: Watcher) -> Outcome:
         """Execute the call, asking for permission first. Cancelling stops all its processes."""

@@ -11,11 +11,12 @@ import difflib
 import json
 import re
 import typing
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from .base import Tool, ToolError
+from .base import RequestBase, Tool, ToolError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -175,6 +176,13 @@ class DeclaredTool(Tool, Generic[Given]):
     @property
     def parameters(self) -> Mapping[str, object]:
         return self._parameters.schema()
+
+    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RequestBase:
+        return self.request(self._parameters.read(arguments), call_id)
+
+    @abstractmethod
+    def request(self, given: Given, call_id: str) -> RequestBase:
+        """Return the call, or raise ToolError."""
 
 
 def parse(text: str) -> Mapping[str, object]:

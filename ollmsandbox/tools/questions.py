@@ -49,11 +49,8 @@ _UNSANDBOXED_CHANGE = N_(
 )
 
 
-async def ask(
-    context: ToolContext, watcher: Watcher, call: RequestBase, request: PermissionRequest
-) -> Verdict:
-    """Ask the user about a call, unless a rule answers."""
-    call.question = request
+async def ask(context: ToolContext, watcher: Watcher, request: PermissionRequest) -> Verdict:
+    """Ask the user, unless a rule answers."""
     watcher.asking(request)
     verdict = await context.permissions.decide(request)
     watcher.answered(verdict)
@@ -65,7 +62,7 @@ async def ask_or_end(
 ) -> None:
     """Ask the user about a call, and raise DeniedError if it is denied. `what` names what the call
     needs, for the model."""
-    call.verdict = await ask(context, watcher, call, request)
+    call.verdict = await ask(context, watcher, request)
     if call.verdict.allowed:
         return
     why = (

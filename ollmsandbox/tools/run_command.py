@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -153,8 +153,7 @@ class RunCommand(DeclaredTool[CommandParameters]):
     def is_sandboxed(self) -> bool:
         return self._context.executor().is_recorded
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RunRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: CommandParameters, call_id: str) -> RunRequest:
         if not given.command.strip():
             raise ToolError(N_("Command cannot be empty"))
         try:
@@ -220,8 +219,6 @@ class RunRequest(RequestBase):
             spec = self.spec(by_host=executor.is_recorded)
             ask_host = partial(self._ask_about_host, watcher)
             async with executor.prepare(spec, watcher.changed, ask_host) as run:
-                if isinstance(run, PreparedRun):
-                    self.plan = run.plan
                 if shown is not None:
                     question = questions.command_question(
                         context, executor, run, spec, str(self._hosts), again=is_again
@@ -242,7 +239,7 @@ class RunRequest(RequestBase):
                 self.context, self.given.command, host, port, address, self.call_id
             )
             # The verdict about the command itself is another one.
-            return (await questions.ask(self.context, watcher, self, question)).allowed
+            return (await questions.ask(self.context, watcher, question)).allowed
 
     def spec(self, *, by_host: bool = False) -> RunSpec:
         given = self.given
@@ -296,7 +293,7 @@ class RunRequest(RequestBase):
         try:
             async with shown as shown_sinks:
                 with self._open_terminal() as terminal:
-                    result = await run.execute(
+                    result = await run.exec(
                         self.given.command, sinks=shown_sinks, terminal=terminal
                     )
         except asyncio.CancelledError:
@@ -347,7 +344,7 @@ class RunRequest(RequestBase):
                 continue
             question = questions.folder_question(context, closed, command, self.call_id)
             # The verdict about the command itself is another one.
-            verdict = await questions.ask(context, watcher, self, question)
+            verdict = await questions.ask(context, watcher, question)
             if verdict.allowed:
                 await asyncio.to_thread(approve_root, context, self.project, folder)
                 opened.add(folder)

@@ -9,8 +9,8 @@ from enum import Enum
 
 from .. import N_
 from ..text.ansi import escape_line
-from .base import Outcome, RequestBase, Tool, ToolError, Watcher
-from .parameters import Parameters, parameter
+from .base import Outcome, RequestBase, ToolError, Watcher
+from .parameters import DeclaredTool, Parameters, parameter
 
 NAME = "plan"
 
@@ -39,30 +39,32 @@ class TodoParameters:
         "All steps in their order, also those that are done. They replace the plan before."
     )
 
+    def __post_init__(self) -> None:
+        if len(self.steps) > _MOST_STEPS:
+            raise ToolError(
+                N_("There are {count} steps, and {most} are allowed."),
+                count=len(self.steps),
+                most=_MOST_STEPS,
+            )
+        if not all(step.text.strip() for step in self.steps):
+            raise ToolError(N_("A step has no text."))
+
 
 _PARAMETERS = Parameters(NAME, TodoParameters)
 
 
 def read_steps(arguments: Mapping[str, object] | str) -> tuple[TodoStep, ...]:
     """Return the steps of a call, or raise ToolError."""
-    steps = _PARAMETERS.read(arguments).steps
-    if len(steps) > _MOST_STEPS:
-        raise ToolError(
-            N_("There are {count} steps, and {most} are allowed."),
-            count=len(steps),
-            most=_MOST_STEPS,
-        )
-    if not all(step.text.strip() for step in steps):
-        raise ToolError(N_("A step has no text."))
-    return steps
+    return _PARAMETERS.read(arguments).steps
 
 
 def count_done(steps: Sequence[TodoStep]) -> int:
     return sum(step.state == TodoState.DONE.value for step in steps)
 
 
-class TodoTool(Tool):
+class TodoTool(DeclaredTool[TodoParameters]):
     name = NAME
+    declared = TodoParameters
     can_write = False
     description = (
         "Set your plan: a short list of steps, which the user sees. Use it for work of three "
@@ -70,12 +72,8 @@ class TodoTool(Tool):
         "exactly one in progress while you work."
     )
 
-    @property
-    def parameters(self) -> Mapping[str, object]:
-        return _PARAMETERS.schema()
-
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> TodoRequest:
-        return TodoRequest(read_steps(arguments))
+    def request(self, given: TodoParameters, call_id: str) -> TodoRequest:
+        return TodoRequest(given.steps)
 
 
 @dataclass

@@ -127,21 +127,13 @@ def test_an_impossible_call_is_an_error_for_the_model(bad: CallPiece) -> None:
     assert not listening.of(CallEnded)[0].outcome.ok
 
 
-def test_the_second_of_two_calls_with_one_id_is_an_error() -> None:
-    done: list[object] = []
-    tool = FakeTool("echo", lambda given, _: done.append(given["text"]))
-    model = ScriptedModel([call("echo", "x", text="a"), call("echo", "x", text="b")])
-    talk(model, tool)
-    assert done == ["a"]
-    assert "same id" in model.seen[1][-1].text
-
-
-def test_an_id_that_an_earlier_reply_had_is_no_error() -> None:
-    model = ScriptedModel([call("echo", "x", text="a")], [call("echo", "x", text="b")])
-    conversation, _, _ = talk(model, FakeTool("echo", echo))
+@pytest.mark.parametrize("id_", ["x", ""])
+def test_each_call_has_an_id_of_its_own(id_: str) -> None:
+    calls = [call("echo", id_, text=text) for text in "abc"]
+    conversation, _, _ = talk(ScriptedModel(calls[:2], calls[2:]), FakeTool("echo", echo))
     answers = [m for m in conversation.messages if m.role is Role.TOOL]
-    assert [answer.text for answer in answers] == ["echo: a", "echo: b"]
-    assert answers[0].call_id != answers[1].call_id
+    assert [answer.text for answer in answers] == ["echo: a", "echo: b", "echo: c"]
+    assert len({answer.call_id for answer in answers}) == 3
 
 
 def test_a_tool_that_breaks_is_an_error_to_the_model_and_not_the_end() -> None:

@@ -32,9 +32,7 @@ async def run(
     executor: Executor, spec: RunSpec, command: str, *, approve: bool = True
 ) -> tuple[Run, Result]:
     async with executor.prepare(spec) as prepared:
-        if isinstance(prepared, PreparedRun):
-            return prepared, await prepared.execute(command)
-        if approve:
+        if isinstance(prepared, UnsandboxedRunner) and approve:
             prepared.approve()
         return prepared, await prepared.exec(command)
 

@@ -55,7 +55,7 @@ def changed_by(person: Person, command: str, profile: str = "standard") -> list[
     run = prepare_run(
         RunSpec(str(person.project), command=command, profile=profile), person.paths, person.environ
     )
-    assert loop.run(run.execute(command)).exit_code == 0
+    assert loop.run(run.exec(command)).exit_code == 0
     return [item.change.path for item in run.report.changes] if run.report else []
 
 

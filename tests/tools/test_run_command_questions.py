@@ -50,11 +50,10 @@ def test_the_question_is_made_of_the_plan_that_runs(agent: Agent) -> None:
 
 def test_a_denied_network_runs_nothing(agent: Agent) -> None:
     request = RunCommand(agent.tool_context).read({"command": "touch a", "network": True})
-    assert request.permission_question == ""
     outcome = loop.run(request.execute(agent.looking))
-    assert request.permission_question == "Run command with network access: touch a?"
-    assert request.one_time_only
-    assert [request.permission_target_path] == [asked.target_path for asked in agent.asked]
+    [asked] = agent.asked
+    assert asked.question == "Run command with network access: touch a?"
+    assert asked.one_time_only
     assert not outcome.ok
     assert outcome.text.startswith("ERROR: The command with network was denied by the user")
     assert outcome.verdict is not None

@@ -58,10 +58,6 @@ class RefusedError(ProviderError):
     """The server does not accept the key."""
 
 
-class NoToolsError(ProviderError):
-    """The model cannot call tools."""
-
-
 class TextPiece(NamedTuple):
     """A piece of the answer's text."""
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
+from typing import Any
 
 from ... import N_
 from ...config.yaml_reader import Value, YamlSource, parse_yaml
@@ -63,6 +65,8 @@ class ConnectionList:
 
 
 TOUR = Connection("tour", ServerKind.TOUR, "", NAME)
+# With all settings as they are unless the file says otherwise.
+_UNSET = Connection("", ServerKind.OLLAMA, "")
 
 
 class ConnectionsFileError(ProviderError):
@@ -137,6 +141,16 @@ _SETTINGS: dict[str, Callable[[Value], object]] = {
 }
 
 
+# What is not written as it is.
+_WRITERS: dict[str, Callable[[Any], object]] = {
+    "key": attrgetter("value"),
+    "effort": attrgetter("value"),
+    "headers": dict,
+    "price": lambda price: {"input": price.prompt, "output": price.reply},
+    "seeing": list,
+}
+
+
 def write(listing: ConnectionList) -> str:
     document: dict[str, object] = {"default": listing.default} if listing.default else {}
     document["connections"] = {c.name: _entry(c) for c in listing.connections}
@@ -147,25 +161,10 @@ def write(listing: ConnectionList) -> str:
 
 def _entry(connection: Connection) -> dict[str, object]:
     entry: dict[str, object] = {"kind": connection.kind.value, "address": connection.address}
-    if connection.model:
-        entry["model"] = connection.model
-    if connection.key is not KeyStorage.NONE:
-        entry["key"] = connection.key.value
-    for name in ("room", "answer", "temperature"):
-        if (value := getattr(connection, name)) is not None:
-            entry[name] = value
-    if connection.effort is not None:
-        entry["effort"] = connection.effort.value
-    if connection.headers:
-        entry["headers"] = dict(connection.headers)
-    if connection.price is not None:
-        entry["price"] = {"input": connection.price.prompt, "output": connection.price.reply}
-    if connection.seeing:
-        entry["seeing"] = list(connection.seeing)
-    if connection.connect != Timeouts().connect:
-        entry["connect"] = connection.connect
-    if connection.idle != Timeouts().idle:
-        entry["idle"] = connection.idle
+    for name in _SETTINGS:
+        value = getattr(connection, name)
+        if value != getattr(_UNSET, name):
+            entry[name] = _WRITERS[name](value) if name in _WRITERS else value
     return entry
 
 

@@ -173,10 +173,6 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
     return found
 
 
-def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:
-    return {call.id: call.name for message in messages for call in message.calls}
-
-
 def arguments_object(call: ToolCall) -> Mapping[str, object]:
     """Return the arguments as an object, because servers parse them again."""
     return call.arguments if isinstance(call.arguments, Mapping) else {"not_json": call.arguments}
@@ -196,12 +192,16 @@ def tool_list(tools: Sequence[ToolSpec]) -> list[dict[str, object]]:
     ]
 
 
-class CallBuilder:
-    """Gives each call a unique id, because servers leave it out or repeat it in each reply. The id
-    has nine letters and digits, as some models' templates require."""
+def new_call_id() -> str:
+    """Return nine letters and digits, as some models' templates require."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
 
-    def __init__(self, used: Iterable[str], mask: KeyMask, tools: Iterable[ToolSpec] = ()) -> None:
-        self._used = set(used)
+
+class CallBuilder:
+    """Makes the calls of a reply, each with its own id: servers leave ids out or repeat them."""
+
+    def __init__(self, mask: KeyMask, tools: Iterable[ToolSpec] = ()) -> None:
+        self._used: set[str] = set()
         self._mask = mask
         self._names = {tool.name for tool in tools}
 
@@ -209,7 +209,7 @@ class CallBuilder:
         self, id_: str, name: str, arguments: object, fields: Mapping[str, object] | None = None
     ) -> ToolCall:
         if not 0 < len(id_) <= 64 or not id_.isprintable() or id_ in self._used:
-            id_ = "".join(secrets.choice(_ALPHABET) for _ in range(9))
+            id_ = new_call_id()
         self._used.add(id_)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         found = read_arguments(self._mask.whole(text))

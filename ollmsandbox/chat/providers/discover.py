@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds model servers on this machine, at their default ports. No other machine is asked."""
+"""Finds out what kind of model server is at an address, or at the default ports of this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .base import ModelInfo, ProviderError, Timeouts
-from .client import Client
+from .base import ModelInfo, ProviderError, Timeouts, ollama_root
+from .client import Client, KeySource
 from .connections_file import ServerKind
 from .ollama import ollama_names
 from .openai import OpenAIServer
@@ -50,23 +51,23 @@ async def find_servers(
 
 
 async def _try(known: KnownServer, timeouts: Timeouts, patience: float) -> FoundServer | None:
-    address = f"http://127.0.0.1:{known.port}"
     try:
         # Also ends a server that sends a byte now and then.
         async with asyncio.timeout(patience * 2):
-            if found := await _ollama(known, address, timeouts):
-                return found
-            server = OpenAIServer(address, timeouts=timeouts)
-            models = tuple(await server.models())
-            return FoundServer(known.name, ServerKind.OPENAI, server.address, models)
+            address = f"http://127.0.0.1:{known.port}"
+            return await look_at_server(known.name, address, timeouts=timeouts)
     except (ProviderError, TimeoutError):
         return None
 
 
-async def _ollama(known: KnownServer, address: str, timeouts: Timeouts) -> FoundServer | None:
-    try:
-        names = await ollama_names(Client(address, timeouts=timeouts))
-    except ProviderError:
-        return None
-    models = tuple(ModelInfo(name) for name in names)
-    return FoundServer(known.name, ServerKind.OLLAMA, address, models)
+async def look_at_server(
+    name: str, address: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+) -> FoundServer:
+    """Return what kind of server is at an address; raise ProviderError if none of those known."""
+    with contextlib.suppress(ProviderError):
+        root = ollama_root(address)
+        names = await ollama_names(Client(root, key=key, timeouts=timeouts))
+        return FoundServer(name, ServerKind.OLLAMA, root, tuple(map(ModelInfo, names)))
+    server = OpenAIServer(address, key=key, timeouts=timeouts)
+    models = tuple(await server.models())
+    return FoundServer(name, ServerKind.OPENAI, server.address, models)

@@ -13,7 +13,7 @@ from ...errors import Sentence
 from ...net.addresses import server_of
 from ...net.http import connection_lost, seconds
 from ...text.visible import printable_line
-from .base import MOST_RETRIES, NoToolsError, ProviderError, RefusedError, TooLongError
+from .base import MOST_RETRIES, ProviderError, RefusedError, TooLongError
 from .json_reader import inside, number_value, read_object
 
 # If a server asks to wait longer than this, the user decides instead.
@@ -177,7 +177,7 @@ def _known(said: str, model: str, status: int) -> ProviderError | None:
     start = said[:_MOST_SHOWN]
     lower = start.lower()
     if any(words in lower for words in _NO_TOOLS):
-        return NoToolsError(
+        return ProviderError(
             N_("The server does not let {model} call tools. It says: {said}"),
             N_("Choose a model that supports tools, or enable them in the server."),
             # Translators: in place of a model's name.

@@ -21,12 +21,13 @@ from ...paths import Paths
 from .base import ProviderError
 
 if TYPE_CHECKING:
-    from gi.repository import Gio, Secret
+    from gi.repository import Gio
 
 T = TypeVar("T")
 
 # libsecret is one connection for the whole program and breaks when two threads use it at once.
 _ONE_AT_A_TIME = threading.Lock()
+_SCHEMA = "io.github.ollmsandbox.OllmSandbox.Key"
 
 
 class KeyStorage(Enum):
@@ -50,7 +51,9 @@ class KeyStore:
 
     async def get(self, name: str, place: KeyStorage) -> str:
         if place is KeyStorage.KEYRING:
-            found = await self._ask_keyring(lambda cancel: _look_up(name, cancel))
+            found: str = await self._ask_keyring(
+                name, lambda secret, *key: secret.password_lookup_sync(*key)
+            )
             if not found:
                 raise ProviderError(
                     N_("The keyring has no key for {name}."),
@@ -61,8 +64,14 @@ class KeyStore:
         return self._read().get(name, "") if place is KeyStorage.FILE else ""
 
     async def put(self, name: str, key: str) -> KeyStorage:
+        def store(
+            secret: ModuleType, schema: object, attributes: object, cancel: Gio.Cancellable
+        ) -> None:
+            label, where = f"OLLM Sandbox: API key for {name}", secret.COLLECTION_DEFAULT
+            secret.password_store_sync(schema, attributes, where, label, key, cancel)
+
         try:
-            await self._ask_keyring(lambda cancel: _store(name, key, cancel))
+            await self._ask_keyring(name, store)
         except ProviderError:
             with self._changing() as kept:
                 kept[name] = key
@@ -72,7 +81,7 @@ class KeyStore:
 
     async def remove(self, name: str, place: KeyStorage) -> None:
         if place is KeyStorage.KEYRING:
-            await self._ask_keyring(lambda cancel: _clear(name, cancel))
+            await self._ask_keyring(name, lambda secret, *key: secret.password_clear_sync(*key))
         elif place is KeyStorage.FILE:
             self._forget(name)
 
@@ -119,13 +128,14 @@ class KeyStore:
                     N_("Cannot write {file}: {why}."), file=self._file, why=error.strerror
                 ) from error
 
-    async def _ask_keyring(self, ask: Callable[[Gio.Cancellable], T]) -> T:
+    async def _ask_keyring(self, name: str, ask: Callable[..., T]) -> T:
+        """Return what `ask` returns. It gets libsecret, and what its functions get for a key."""
         if not _has_bus(self._environ):
             raise _no_keyring()
         from gi.repository import Gio
 
         cancel = Gio.Cancellable()
-        asking = in_daemon("keyring", _ask_alone, ask, cancel, self._patience)
+        asking = in_daemon("keyring", _ask_alone, name, ask, cancel, self._patience)
         try:
             return await asyncio.wait_for(asking, self._patience)
         except TimeoutError:
@@ -134,13 +144,19 @@ class KeyStore:
             cancel.cancel()
 
 
-def _ask_alone(ask: Callable[[Gio.Cancellable], T], cancel: Gio.Cancellable, patience: float) -> T:
+def _ask_alone(name: str, ask: Callable[..., T], cancel: Gio.Cancellable, patience: float) -> T:
+    import gi
     from gi.repository import GLib
 
     if not _ONE_AT_A_TIME.acquire(timeout=patience):
         raise _no_keyring()
     try:
-        return ask(cancel)
+        gi.require_version("Secret", "1")
+        from gi.repository import Secret
+
+        attributes = {"connection": Secret.SchemaAttributeType.STRING}
+        schema = Secret.Schema.new(_SCHEMA, Secret.SchemaFlags.NONE, attributes)
+        return ask(Secret, schema, {"connection": name}, cancel)
     except (GLib.Error, ImportError, ValueError):
         raise _no_keyring() from None
     finally:
@@ -159,32 +175,3 @@ def _no_keyring() -> ProviderError:
     return ProviderError(
         N_("The keyring does not respond."), N_("Unlock it, or enter the key again.")
     )
-
-
-def _look_up(name: str, cancel: Gio.Cancellable) -> str:
-    secret, schema = _library()
-    return secret.password_lookup_sync(schema, {"connection": name}, cancel) or ""
-
-
-def _store(name: str, key: str, cancel: Gio.Cancellable) -> None:
-    secret, schema = _library()
-    label = f"OLLM Sandbox: API key for {name}"
-    which = secret.COLLECTION_DEFAULT
-    secret.password_store_sync(schema, {"connection": name}, which, label, key, cancel)
-
-
-def _clear(name: str, cancel: Gio.Cancellable) -> None:
-    secret, schema = _library()
-    secret.password_clear_sync(schema, {"connection": name}, cancel)
-
-
-def _library() -> tuple[ModuleType, Secret.Schema]:
-    """Return libsecret, and the schema of our keys."""
-    import gi
-
-    gi.require_version("Secret", "1")
-    from gi.repository import Secret
-
-    attributes = {"connection": Secret.SchemaAttributeType.STRING}
-    name = "io.github.ollmsandbox.OllmSandbox.Key"
-    return Secret, Secret.Schema.new(name, Secret.SchemaFlags.NONE, attributes)

@@ -114,8 +114,7 @@ class OllamaModel(RemoteModel):
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            used = (call.id for m in messages for call in m.calls)
-            maker = convert.CallBuilder(used, mask, tools)
+            maker = convert.CallBuilder(mask, tools)
             lines = LineReader(exchange.read)
             understood = has_calls = False
             field = ""
@@ -155,7 +154,7 @@ class OllamaModel(RemoteModel):
 
 
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
-    names = convert.names_of_calls(messages)
+    names = {call.id: call.name for message in messages for call in message.calls}
     sent: list[dict[str, object]] = []
     for message in convert.with_pictures(convert.pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}

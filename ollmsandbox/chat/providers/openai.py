@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -77,17 +77,11 @@ class _Details:
 class OpenAIStream:
     """Turns the events of one answer into pieces."""
 
-    def __init__(
-        self,
-        used_ids: Iterable[str],
-        mask: KeyMask,
-        tools: Sequence[ToolSpec] = (),
-        origin: str = "",
-    ) -> None:
+    def __init__(self, mask: KeyMask, tools: Sequence[ToolSpec] = (), origin: str = "") -> None:
         self._mask = mask
         self._origin = origin
         self._splitter = TextSplitter(mask)
-        self._builder = convert.CallBuilder(used_ids, mask, tools)
+        self._builder = convert.CallBuilder(mask, tools)
         self._calls: list[_Call] = []
         self._thinking_field = ""
         self._fields: dict[str, object] = {}
@@ -342,12 +336,7 @@ class OpenAIModel(RemoteModel):
             body["stream_options"] = {"include_usage": True}
         try:
             async with self._client.stream("/chat/completions", body, self.name) as exchange:
-                answer = OpenAIStream(
-                    (call.id for m in messages for call in m.calls),
-                    self._client.mask,
-                    tools,
-                    self._origin,
-                )
+                answer = OpenAIStream(self._client.mask, tools, self._origin)
                 if "application/json" in exchange.headers.get("content-type", ""):
                     # The answer of a server that does not stream.
                     whole = (await exchange.read_all(64 << 20)).decode("utf-8", "replace")

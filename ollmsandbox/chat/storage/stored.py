@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import Sentence, sentence
 from ...permission.request import Answer, Source, Verdict
@@ -180,21 +180,10 @@ def calls_to_json(calls: Sequence[ToolCall]) -> str:
 
 
 def calls_from_json(text: str) -> tuple[ToolCall, ...]:
-    calls = []
-    for item in _list(text):
-        arguments = item.get("arguments")
-        if not isinstance(arguments, Mapping):
-            arguments = str(arguments or "")
-        fields = item.get("fields")
-        calls.append(
-            ToolCall(
-                str(item.get("id", "")),
-                str(item.get("name", "")),
-                arguments,
-                fields if isinstance(fields, Mapping) else {},
-            )
-        )
-    return tuple(calls)
+    try:
+        return tuple(ToolCall(**call) for call in json.loads(text))
+    except (ValueError, TypeError):
+        return ()
 
 
 def extra_to_json(message: Message) -> str:
@@ -268,36 +257,25 @@ def _field_to_json(field: object) -> object:
             return field
 
 
+# What is not stored as it is, unless it is None.
+_READERS: Mapping[str, Callable[[Any], object]] = {
+    "answer": Answer,
+    "source": Source,
+    "stop": lambda value: next((stop for stop in Stop if stop.value == value), None),
+    "changes": lambda counts: {Kind(kind): int(count) for kind, count in counts.items()},
+    "refusals": lambda said: tuple(map(_sentence_from_json, said)),
+    "hosts": lambda uses: tuple(map(HostUse.from_document, uses)),
+}
+
+
 def record_from_json(text: str) -> CallRecord | None:
     """Return the record, or None if there is none or it is invalid."""
     try:
-        kept = json.loads(text) if text else None
-        if not isinstance(kept, dict):
-            return None
-        code, duration = kept.get("exit_code"), kept.get("duration")
-        end, reply = kept.get("output_end"), kept.get("reply")
-        refusals = map(_sentence_from_json, kept.get("refusals", ()))
-        return CallRecord(
-            ok=bool(kept.get("ok")),
-            description=str(kept.get("description", "")),
-            run_id=str(kept.get("run_id", "")),
-            exit_code=code if isinstance(code, int) else None,
-            duration=float(duration) if isinstance(duration, int | float) else None,
-            answer=Answer(kept["answer"]) if kept.get("answer") else None,
-            source=Source(kept["source"]) if kept.get("source") else None,
-            stop=next((stop for stop in Stop if stop.value == kept.get("stop")), None),
-            changes={Kind(kind): int(count) for kind, count in kept.get("changes", {}).items()},
-            ignored=int(kept.get("ignored", 0)),
-            own=bool(kept.get("own")),
-            output_start=int(kept.get("output_start", 0)),
-            output_end=end if isinstance(end, int) else None,
-            left_running=int(kept.get("left_running", 0)),
-            refusals=tuple(said for said in refusals if isinstance(said, str)),
-            filled_screen=bool(kept.get("filled_screen")),
-            reply=reply if isinstance(reply, str) else None,
-            is_interrupted=bool(kept.get("is_interrupted")),
-            hosts=tuple(map(HostUse.from_document, kept.get("hosts", ()))),
-        )
+        kept = {} if not text else json.loads(text)
+        for name in _READERS.keys() & kept.keys():
+            kept[name] = None if kept[name] is None else _READERS[name](kept[name])
+        known = {one.name for one in fields(CallRecord)}
+        return CallRecord(**{name: kept[name] for name in known & kept.keys()})
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -326,11 +304,3 @@ def repair(entries: Iterable[StoredMessage]) -> list[StoredMessage]:
         found.append(entry)
     close()
     return found
-
-
-def _list(text: str) -> list[dict[str, object]]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return []
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ...text.visible import visible, visible_line
 from ...tools.base import UserQuestion
-from .card import KEYS, answered, card, choices, details, in_words
+from .card import KEYS, card, choices, details, in_words
 from .keyboard import KeyReader
 
 # Lines of the screen to keep free.
@@ -42,7 +42,7 @@ class TerminalAsker:
             with self._undisturbed(), self._keys.taken():
                 self._keys.forget()
                 answer = await self._show(request)
-                self._write(f"{answered(answer)}\n")
+                self._write(f"{answer.value.capitalize()}.\n")
                 return answer
 
     async def ask_user(self, question: UserQuestion) -> str:

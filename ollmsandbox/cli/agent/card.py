@@ -51,10 +51,6 @@ def choices(request: PermissionRequest, *, more: bool = False) -> str:
     return f"{'   '.join(offered)}   (Enter: deny) "
 
 
-def answered(answer: Answer) -> str:
-    return f"{answer.value.capitalize()}."
-
-
 def question_line(request: PermissionRequest) -> str:
     line = visible_line(request.question)
     return line if len(line) <= _LONGEST_QUESTION else f"{line[: _LONGEST_QUESTION - 1]}…"

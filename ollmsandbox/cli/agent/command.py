@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from ...errors import OllmSandboxError
 from ...loop import new_loop
 from ...paths import Paths
 from ...permission.provider import NobodyAsks
-from ...project.records.folder import Folder
 from ...sandbox.profile.file import read_profile
 from ...sandbox.profile.profile import DEFAULT_PROFILE
 from ...sandbox.spec import Mode
@@ -51,7 +49,7 @@ def agent(given: argparse.Namespace) -> int:
     except OllmSandboxError as error:
         if given.json:
             JsonPrinter("").write({"event": "error", "text": str(error)})
-        print(f"ollmsandbox: {error}", file=sys.stderr)
+        print_notices(str(error))
         return 1
 
 
@@ -59,7 +57,7 @@ def tour(given: argparse.Namespace) -> int:
     unused = unused_folder(Paths.from_environ(os.environ))
     folder = make_sample(Path(given.project) if given.project else unused)
     if not given.json:
-        print(f"ollmsandbox: The sample project is in {folder}.", file=sys.stderr)
+        print_notices(f"The sample project is in {folder}.")
     words = ["Show me around.", f"--connection={TOUR.name}", f"--project={folder}"]
     words += ["--json"] * given.json + ["--yes-to-nothing"] * given.yes_to_nothing
     parser = argparse.ArgumentParser()
@@ -79,10 +77,7 @@ def _agent(given: argparse.Namespace) -> int:
         )
     asks = is_terminal and not given.json and not given.yes_to_nothing
     if not asks and not given.json and not given.yes_to_nothing:
-        print(
-            "ollmsandbox: Nobody can be asked here. What needs permission is denied.",
-            file=sys.stderr,
-        )
+        print_notices("Nobody can be asked here. What needs permission is denied.")
     paths = Paths.from_environ(os.environ)
     finish_earlier_runs(paths)
     project = ""
@@ -106,26 +101,20 @@ def _agent(given: argparse.Namespace) -> int:
                 printer.project = conversation.tool_context.project or ""
             turns = Turns(runner, conversation)
             turns.listen(printer.hear)
-            with contextlib.ExitStack() as meanwhile:
-                try:
-                    if printer.project:
-                        folder = Folder(printer.project, factory.manager)
-                        scan = folder.scan_meanwhile(lambda error: print_notices([error]))
-                        meanwhile.enter_context(scan)
-                    no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
-                    if conversation.model is None and (text is not None or not asks):
-                        raise no_model
-                    if text is not None and isinstance(asker, JsonClient):
-                        return turns.serve(asker, text)
-                    if text is not None:
-                        return turns.say(text)
-                    assert isinstance(printer, Printer)
-                    return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
-                finally:
-                    # Before the scan ends.
-                    turns.close()
+            try:
+                no_model = _NO_CHOICE if factory.connections.all() else _NO_MODEL
+                if conversation.model is None and (text is not None or not asks):
+                    raise no_model
+                if text is not None and isinstance(asker, JsonClient):
+                    return turns.serve(asker, text)
+                if text is not None:
+                    return turns.say(text)
+                assert isinstance(printer, Printer)
+                return Prompt(factory, turns, printer, typed, no_model=str(no_model)).go()
+            finally:
+                turns.close()
         finally:
-            print_notices([*factory.manager.store.notices, *factory.connections.take_notices()])
+            print_notices(*factory.manager.store.notices, *factory.connections.take_notices())
             factory.close()
 
 

@@ -12,6 +12,8 @@ import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ...sandbox.output import readable
+
 _MOST_LINES = 1000
 
 
@@ -39,7 +41,7 @@ class KeyReader:
     async def key(self) -> str:
         """Return one key; "" at the end of input. Pasted text and function keys come in one burst,
         and are returned as a whole: nobody typed them as an answer."""
-        await self._readable()
+        await readable(self._descriptor)
         try:
             data = os.read(self._descriptor, 4096)
         except OSError:
@@ -49,17 +51,8 @@ class KeyReader:
     async def line(self) -> str | None:
         """Return a line that ends with Enter, while the terminal is not `taken`; None at the end of
         input."""
-        await self._readable()
+        await readable(self._descriptor)
         return _read_line(self._descriptor)
-
-    async def _readable(self) -> None:
-        ready = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._descriptor, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(self._descriptor)
 
 
 class TypedLines:

@@ -10,7 +10,7 @@ from ...errors import OllmSandboxError
 from ...paths import Paths, real_path
 from ...sandbox.caches import ProjectCaches, all_caches
 from ...text.ansi import escape_line
-from ..streams import complain
+from ..streams import print_notices
 from .playground import amount_text, confirmed
 
 
@@ -46,5 +46,5 @@ def _clear(one: ProjectCaches) -> bool:
         raise OllmSandboxError(f"Cannot empty {one.folder}: {error.strerror}.") from error
     if not is_empty:
         name = escape_line(one.project or str(one.folder))
-        complain(f"A command is running in {name}. What it uses was kept.")
+        print_notices(f"A command is running in {name}. What it uses was kept.")
     return is_empty

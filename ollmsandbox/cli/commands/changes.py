@@ -33,11 +33,10 @@ from ...project.short_list import (
 )
 from ...project.state import read_current
 from ...sandbox.network.hosts import hosts_text
-from ...sandbox.plan.folders import find_project
 from ...text.ansi import escape_line
 from .. import changes as texts
-from ..arguments import default_project
-from ..streams import complain, print_error, print_notices, wants_colour
+from ..arguments import default_project, find_given_project
+from ..streams import print_notices, wants_colour
 from .playground import confirmed
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
@@ -144,8 +143,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
             for report in left:
                 for line in texts.advice(report):
                     print(line)
-        for error in errors:
-            print_error(error)
+        print_notices(*errors)
         return 1 if missed or left or errors else 0
 
 
@@ -238,26 +236,22 @@ def _may_go_on(
     if given.all or not runs or given.action == "undo" or getattr(given, "both", False):
         return True
     run = runs[0]
+    what, reports = "discards changes of later runs", review.also_discarded
     if given.action == "apply":
-        affected = {"applies changes of earlier runs": review.also_applied(run, chosen)}
-    else:
-        affected = {"discards changes of later runs": review.also_discarded(run, chosen)}
+        what, reports = "applies changes of earlier runs", review.also_applied
     lines = []
-    for what, reports in affected.items():
-        lines += [f"This also {what} to the same files:"] if reports else []
-        for report in reports:
-            command = escape_line(review.manager.run(report.run_id).command)
-            lines += [
-                f"{command}  ({report.run_id})",
-                *texts.listing(report.changes, run.project.path),
-            ]
+    for report in reports(run, chosen):
+        command = escape_line(review.manager.run(report.run_id).command)
+        lines.append(f"{command}  ({report.run_id})")
+        lines += texts.listing(report.changes, run.project.path)
+    lines = [f"This also {what} to the same files:", *lines] if lines else []
     texts.print_notice(lines)
     return not lines or given.json or confirmed("Continue?")
 
 
 def _report_interruption(runs: list[Run]) -> None:
     if runs and unfinished(Paths.from_environ(os.environ)):
-        complain("Interrupted. The next ollmsandbox command finishes it.")
+        print_notices("Interrupted. The next ollmsandbox command finishes it.")
 
 
 def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -> None:
@@ -342,18 +336,16 @@ def _open() -> Iterator[Review]:
             project = review.manager.run(report.run_id).project.path
             texts.note_report(report, project)
             texts.print_notice((texts.FINISHED_NOW, *texts.summary(report, project)))
-        print_notices(recovered.notices)
+        print_notices(*recovered.notices)
         try:
             yield review
         finally:
-            for error in recovered.errors:
-                print_error(error)
-            print_notices(review.manager.store.notices)
+            print_notices(*recovered.errors, *review.manager.store.notices)
 
 
 def _project(given: argparse.Namespace) -> str:
-    named = getattr(given, "project", None) or default_project(os.environ)
-    return find_project(named, Paths.from_environ(os.environ))
+    named = getattr(given, "project", None) or None
+    return find_given_project(named, Paths.from_environ(os.environ))
 
 
 def _check(given: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ def connections(given: argparse.Namespace) -> int:
     try:
         return run(_act(store, given))
     finally:
-        print_notices(store.take_notices())
+        print_notices(*store.take_notices())
 
 
 async def _act(store: ConnectionStore, given: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def _settings(connection: Connection) -> list[str]:
 
 async def _add(store: ConnectionStore, given: argparse.Namespace) -> None:
     key = _read_key() if given.key_from_stdin else None
-    kind = ServerKind(given.kind) if given.kind else await _guess(given.address, key)
+    kind = ServerKind(given.kind) if given.kind else await _find_kind(given.address, key)
     before = next((c for c in store.all() if c.name == given.name), None)
     wanted = Connection(given.name, kind, given.address)
     if before is not None and given.reset:
@@ -130,27 +130,20 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-async def _guess(address: str, key: str | None) -> ServerKind:
+async def _find_kind(address: str, key: str | None) -> ServerKind:
     """Find the kind of a server by asking it; raise if it does not answer."""
-    # Imported late: they load the HTTP client, which the other commands do not need.
-    from ...chat.providers.ollama import OllamaServer
-    from ...chat.providers.openai import OpenAIServer
+    from ...chat.providers.discover import look_at_server  # the other commands do not need it
 
     async def source() -> str:
         return key or ""
 
     try:
-        await OllamaServer(address, key=source).models()
-        return ServerKind.OLLAMA
-    except ProviderError:
-        try:
-            await OpenAIServer(address, key=source).models()
-        except ProviderError as error:
-            raise OllmSandboxError(
-                f"Cannot find out what kind of server this is. {error.message}",
-                "Use --kind ollama or --kind openai.",
-            ) from None
-        return ServerKind.OPENAI
+        return (await look_at_server("", address, key=source)).kind
+    except ProviderError as error:
+        raise OllmSandboxError(
+            f"Cannot find out what kind of server this is. {error.message}",
+            "Use --kind ollama or --kind openai.",
+        ) from None
 
 
 async def _test(store: ConnectionStore, given: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def permissions(given: argparse.Namespace) -> int:
             return _list(store.rules(), as_json=given.json)
         return _forget(store, given)
     finally:
-        print_notices(store.take_notices())
+        print_notices(*store.take_notices())
 
 
 def _list(rules: Sequence[Rule], *, as_json: bool) -> int:

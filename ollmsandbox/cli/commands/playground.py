@@ -40,11 +40,9 @@ def confirmed(question: str) -> bool:
         return True
     # Nothing that came before the question answers it.
     termios.tcflush(0, termios.TCIFLUSH)
-    try:
-        answer = input(f"{question} [y/N] ")
-    except EOFError:
-        return False
-    return answer.strip().lower() in ("y", "yes")
+    # Not to standard output, which may go elsewhere.
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def amount_text(files: int, size: int) -> str:

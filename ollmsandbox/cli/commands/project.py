@@ -13,7 +13,7 @@ from ...paths import Paths
 from ...permission.store import RuleStore
 from ...project.projects import ProjectManager
 from ...text.ansi import escape_line
-from ..streams import complain
+from ..streams import print_notices
 
 
 def project(given: argparse.Namespace) -> int:
@@ -23,8 +23,7 @@ def project(given: argparse.Namespace) -> int:
         moved = move_project(manager, rules, _find(manager, given.old), given.new)
         print(f"The project is now in {escape_line(moved.path)}.")
     finally:
-        for notice in (*manager.store.notices, *rules.take_notices()):
-            complain(notice)
+        print_notices(*manager.store.notices, *rules.take_notices())
         manager.close()
     return 0
 

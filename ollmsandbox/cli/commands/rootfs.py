@@ -65,11 +65,11 @@ def _install(given: argparse.Namespace, found: Rootfs) -> int:
         prepared = loop.run(found.prepare(shown, tier=given.tier, tarball=tarball))
     except KeyboardInterrupt:
         shown.end()
-        print("ollmsandbox: Cancelled. The downloaded files are kept.", file=sys.stderr)
+        print_notices("Cancelled. The downloaded files are kept.")
         raise
     finally:
         shown.end()
-    print_notices(prepared.notices)
+    print_notices(*prepared.notices)
     if not given.quiet:
         what = "is installed" if prepared.is_new else "is already installed"
         print(f"{prepared.installed.title} {what}.")

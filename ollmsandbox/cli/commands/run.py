@@ -18,7 +18,7 @@ from ...errors import OllmSandboxError, SandboxError, WorkingDirError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, find_given_project
-from ..streams import Writer, give_up, print_error, print_notices, stdin_for
+from ..streams import Writer, give_up, print_notices, stdin_for
 
 if TYPE_CHECKING:
     from ...engine.run import PreparedRun
@@ -71,7 +71,7 @@ def run_in_sandbox(given: argparse.Namespace) -> int:
     else:
         try:
             if result is not None and not given.quiet:
-                print_notices(_remarks(result, given.command))
+                print_notices(*_remarks(result, given.command))
             job.print_changes()
         except OSError:
             # The exit status is the command's, even if nobody reads our messages.
@@ -174,7 +174,7 @@ class _Run:
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
-                result = await run.execute(command, sinks=sinks, stdin=stdin, terminal=terminal)
+                result = await run.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
             except BrokenPipeError:
                 # Nobody reads the output any more: exit like a program that SIGPIPE kills.
                 raise SystemExit(128 + signal.SIGPIPE) from None
@@ -253,12 +253,11 @@ class _Run:
 
     def print_changes(self) -> None:
         """Print to standard error: standard output is the command's own."""
-        for error in self.errors:
-            # Even with --quiet: some errors are reported only once.
-            print_error(error)
+        # Even with --quiet: some errors are reported only once.
+        print_notices(*self.errors)
         if self._given.quiet:
             return
-        print_notices(self.notices)
+        print_notices(*self.notices)
         if self.report is not None:
             from ..changes import note_report, print_notice, summary
 

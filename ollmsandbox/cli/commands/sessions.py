@@ -37,7 +37,7 @@ def sessions(given: argparse.Namespace) -> int:
             return 0
         return _delete(history, given.session)
     finally:
-        print_notices(manager.store.notices)
+        print_notices(*manager.store.notices)
         manager.close()
 
 

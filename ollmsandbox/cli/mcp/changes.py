@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -60,8 +60,7 @@ class _ChangeTool(DeclaredTool[Chosen]):
     declared: type[Chosen] = ChosenParameters
     description = ""
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ChangeRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: Chosen, call_id: str) -> ChangeRequest:
         return ChangeRequest(self, self._context, self._context.folder(), given, call_id)
 
     @abstractmethod

@@ -76,8 +76,6 @@ class RunningCall:
 
 
 class McpServer:
-    """Serves one client."""
-
     def __init__(
         self, open_session: Callable[[McpServer], AgentSession], reader: int, writer: int
     ) -> None:

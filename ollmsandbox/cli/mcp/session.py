@@ -103,7 +103,7 @@ class AgentSession:
         # Without waiting in between: the result gets the next number.
         calls = self._running[call.id] = ToolCalls(self.tools, self._writer, emit, enter)
         try:
-            await calls.execute([call], (), [])
+            await calls.execute([call], [])
         except asyncio.CancelledError:
             self._cancelled[call.id] = calls
             raise

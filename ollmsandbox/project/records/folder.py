@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from ...database.tables import FoundLink
-from ...errors import OllmSandboxError
 from ...files.ignore import GENERATED, IgnoredPaths
 from ...paths import is_inside
 from ..projects import ProjectManager, escape_like
@@ -31,8 +28,6 @@ class LinkedFolder:
 
 
 class Folder:
-    """The folder of one project."""
-
     def __init__(self, path: str, manager: ProjectManager) -> None:
         self.path = os.path.realpath(path)
         self.manager = manager
@@ -69,29 +64,6 @@ class Folder:
             await asyncio.to_thread(Scanner(self.manager, self.path, is_over.is_set).run)
         finally:
             is_over.set()
-
-    @contextlib.contextmanager
-    def scan_meanwhile(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Update the records in a thread while the block runs, for front ends without a loop of
-        their own. At its end, call `tell` with the error if there was one."""
-        is_over = threading.Event()
-        errors: list[str] = []
-
-        def work() -> None:
-            try:
-                Scanner(self.manager, self.path, is_over.is_set).run()
-            except OllmSandboxError as error:
-                errors.append(str(error))
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            thread.join()
-            for error in errors:
-                tell(error)
 
     def find_files(self, text: str, most: int = 50) -> list[str]:
         """Return files of the project, as paths in it, whose paths contain a text in any case.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
@@ -22,7 +23,7 @@ from ..context import ToolContext
 from ..model_text import changes_text, together
 from ..roots import ClosedFolder, approve_root, closed_folder
 from .edits import LARGEST, Document, difference
-from .sandboxed import SandboxedFile, ScriptReply
+from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
 # Prints the file, then reads the size of the new content and the content. It puts the new file in
 # place by a rename, so that there is never half a file.
@@ -69,30 +70,28 @@ def check_file_name(path: str) -> None:
         )
 
 
+@dataclass
 class FileChange(RequestBase):
+    _context: ToolContext
+    _tool: str
+    _path: str
+    _call_id: str
+    # Returns the new text of the file, or raises ToolError.
+    new_text: Callable[[Document], str]
+    # Lines that show the change to the user, before the file is read.
+    preview: Iterable[str]
     # Whether the file may be missing, or not be text: nothing of it is kept.
     is_whole: bool
 
-    def __init__(self, context: ToolContext, tool: str, path: str, call_id: str) -> None:
-        self._context = context
-        self._path = path
-        self._project = context.folder()
+    def __post_init__(self) -> None:
+        self._project = self._context.folder()
         # For the history.
-        self._command = f"{tool} {near(path, self._project)}"
-        self._call_id = call_id
+        self._command = f"{self._tool} {near(self._path, self._project)}"
         # The text of the file; None if there is no file, or it is not text.
         self._old: str | None = None
         self._new = ""
         # Whether the change goes to the file itself, and not to a layer above it.
         self._is_unrecorded = False
-
-    @abstractmethod
-    def new_text(self, document: Document) -> str:
-        """Return the new text of the file, or raise ToolError."""
-
-    @abstractmethod
-    def preview(self) -> list[str]:
-        """Return lines that show the change to the user, before the file is read."""
 
     def describe(self) -> str:
         return escape_line(near(self._path, self._project))
@@ -123,7 +122,7 @@ class FileChange(RequestBase):
                 )
             if context.ask_every_command or not executor.is_recorded:
                 question = questions.change_question(
-                    context, executor, file.path, self.preview(), self._call_id
+                    context, executor, file.path, [*self.preview], self._call_id
                 )
                 await questions.ask_or_end(context, watcher, self, question, "The change")
             # A random name: nobody can have put a link there.
@@ -171,9 +170,7 @@ class FileChange(RequestBase):
             case ["nowhere"]:
                 raise ToolError(N_("{name} is a dangling link."), name=name)
             case _:
-                raise ToolError(
-                    N_("{name} is a pipe, a socket or a device, not a file."), name=name
-                )
+                raise ToolError(SPECIAL_FILE, name=name)
         document = document or Document("")
         self._new = self.new_text(document)
         if self._old == self._new:

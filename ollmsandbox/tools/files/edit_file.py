@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ... import N_
 from ..base import ToolError
-from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
-from .edits import LARGEST, Document, Edit, apply_edits, check_edits
+from .edits import LARGEST, Edit, apply_edits, check_edits
 
 NAME = "edit_file"
 
@@ -51,8 +50,7 @@ class EditFile(DeclaredTool[EditParameters]):
         "look at every change and undo it."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> EditRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: EditParameters, call_id: str) -> FileChange:
         check_file_name(given.path)
         edits = given.edits
         if given.old_text or given.new_text:
@@ -67,25 +65,13 @@ class EditFile(DeclaredTool[EditParameters]):
                 N_("The call changes nothing."), N_("Give `old_text` and `new_text`, or `edits`.")
             )
         check_edits(edits)
-        return EditRequest(self._context, given.path, edits, call_id)
-
-
-class EditRequest(FileChange):
-    is_whole = False
-
-    def __init__(
-        self, context: ToolContext, path: str, edits: tuple[Edit, ...], call_id: str
-    ) -> None:
-        super().__init__(context, NAME, path, call_id)
-        self._edits = edits
-
-    def new_text(self, document: Document) -> str:
-        return apply_edits(document, self._edits)
-
-    def preview(self) -> list[str]:
-        return [
+        preview = (
             f"{sign}{line}"
-            for edit in self._edits
+            for edit in edits
             for sign, text in (("-", edit.old_text), ("+", edit.new_text))
             for line in text.split("\n")
-        ]
+        )
+        new_text = partial(apply_edits, edits=edits)
+        return FileChange(
+            self._context, NAME, given.path, call_id, new_text, preview, is_whole=False
+        )

@@ -5,7 +5,6 @@ them."""
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import N_
@@ -16,7 +15,7 @@ from .. import questions
 from ..base import LARGEST_PICTURE, Outcome, Picture, RequestBase, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
-from .sandboxed import SandboxedFile, ScriptReply
+from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
 NAME = "read_file"
 
@@ -96,8 +95,7 @@ class ReadFile(DeclaredTool[ReadParameters]):
         "applied."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> ReadRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: ReadParameters, call_id: str) -> ReadRequest:
         if not given.path.strip():
             raise ToolError(N_("`path` is empty."), N_("Specify a file."))
         return ReadRequest(self._context, given, self._context.folder(), call_id)
@@ -155,7 +153,7 @@ def _text(given: ReadParameters, reply: ScriptReply) -> str:
         case ["closed"]:
             raise ToolError(N_("Cannot read {name}: permission denied."), name=name)
         case ["special"]:
-            raise ToolError(N_("{name} is a pipe, a socket or a device, not a file."), name=name)
+            raise ToolError(SPECIAL_FILE, name=name)
         case _:
             raise ToolError(
                 N_("There is no file {name}."),

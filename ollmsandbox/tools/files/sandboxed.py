@@ -33,6 +33,7 @@ from ..context import ToolContext
 _START = "PATH=/usr/bin:/bin:/run/current-system/sw/bin:$PATH\nLC_ALL=C\nexport PATH LC_ALL"
 # Seconds. A disk that takes longer does not answer at all.
 _TIMEOUT = 30.0
+SPECIAL_FILE = N_("{name} is a pipe, a socket or a device, not a file.")
 
 
 @dataclass
@@ -79,8 +80,8 @@ class SandboxedFile:
         self._project = spec.project
         self._sandboxed = executor.is_recorded
         self._rootfs = context.rootfs() if executor.is_recorded else None
-        linked = linked_roots(context.paths, spec.project)
-        self._places = PathMap.of(context.paths, spec.project, linked)
+        self._linked = linked_roots(context.paths, spec.project)
+        self._places = PathMap.of(context.paths, spec.project, self._linked)
         self._run: PreparedRun | None = None
         # Of a change without a sandbox.
         self._report: Report | None = None
@@ -127,12 +128,9 @@ class SandboxedFile:
 
     def may_be_written(self) -> bool:
         """Return whether the name allows it. The sandbox checks where links really lead."""
-        context = self._context
-        roots = [self._project, *linked_roots(context.paths, self._project)]
-        roots += [
-            f"{context.paths.real_home}/playground",
-            os.path.realpath(context.paths.playground),
-        ]
+        paths = self._context.paths
+        playgrounds = (f"{paths.real_home}/playground", os.path.realpath(paths.playground))
+        roots = (self._project, *self._linked, *playgrounds)
         real = os.path.realpath(os.path.dirname(self.path))
         return any(is_inside(path, *roots) for path in (os.path.normpath(self.path), real))
 
@@ -175,7 +173,7 @@ class SandboxedFile:
             # Close ours as soon as the script has its own: writing has to fail if the script ends.
             sinks = Sinks(reply, None, lambda _pid: our_reader.close())
             running = asyncio.ensure_future(
-                run.execute(self._argv(script, arguments), sinks=sinks, stdin=reader)
+                run.exec(self._argv(script, arguments), sinks=sinks, stdin=reader)
             )
             ready = asyncio.ensure_future(reply.ready.wait())
             try:
@@ -224,7 +222,7 @@ class SandboxedFile:
         from ...project.write_file import write_file
 
         real = os.path.realpath(self.path)
-        if not is_inside(real, self._project, *linked_roots(self._context.paths, self._project)):
+        if not is_inside(real, self._project, *self._linked):
             return None
         # The user has approved the change, so it is applied even if others are reviewed.
         spec = self._spec._replace(mode=Mode.AUTO)

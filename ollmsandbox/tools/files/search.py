@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ..base import Outcome, RequestBase, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
 from . import searcher
-from .sandboxed import SandboxedFile, ScriptReply
+from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
 NAME = "search"
 
@@ -94,8 +94,7 @@ class Search(DeclaredTool[SearchParameters]):
         "grep and find in run_command."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> SearchRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: SearchParameters, call_id: str) -> SearchRequest:
         if not given.pattern and not given.glob:
             raise ToolError(
                 N_("There is nothing to search for."), N_("Give `pattern`, `glob`, or both.")
@@ -119,9 +118,6 @@ class SearchRequest(RequestBase):
         return escape_line(" · ".join(parts))
 
     async def perform(self, watcher: Watcher) -> Outcome:
-        return Outcome(await self._search(watcher), ok=True)
-
-    async def _search(self, watcher: Watcher) -> str:
         context, given = self._context, self._given
         executor = await context.ready_executor(self._project, watcher)
         is_sandboxed = executor.is_recorded
@@ -134,7 +130,8 @@ class SearchRequest(RequestBase):
         script = _SCRIPT if is_sandboxed else f"{_SYSTEM_PROGRAMS}{_SCRIPT}"
         python = "" if is_sandboxed else sys.executable
         arguments = [given.pattern, given.glob, options, str(_LIMIT), python, code]
-        return self._text(await file.read(script, arguments, _LIMIT + 1024))
+        reply = await file.read(script, arguments, _LIMIT + 1024)
+        return Outcome(self._text(reply), ok=True)
 
     def _text(self, reply: ScriptReply) -> str:
         name = escape_line(self._given.path)
@@ -147,9 +144,7 @@ class SearchRequest(RequestBase):
                     N_("Use run_command with grep and find."),
                 )
             case ["special"]:
-                raise ToolError(
-                    N_("{name} is a pipe, a socket or a device, not a file."), name=name
-                )
+                raise ToolError(SPECIAL_FILE, name=name)
             case _:
                 raise ToolError(N_("There is no file or folder {name}."), name=name)
 

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
 from .edits import LARGEST, Document
@@ -32,21 +30,13 @@ class WriteFile(DeclaredTool[WriteParameters]):
         "The user can look at every change and undo it."
     )
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> WriteRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: WriteParameters, call_id: str) -> FileChange:
         check_file_name(given.path)
-        return WriteRequest(self._context, given, call_id)
 
+        def new_text(document: Document) -> str:
+            return document.with_text(given.content).text
 
-class WriteRequest(FileChange):
-    is_whole = True
-
-    def __init__(self, context: ToolContext, given: WriteParameters, call_id: str) -> None:
-        super().__init__(context, NAME, given.path, call_id)
-        self._content = given.content
-
-    def new_text(self, document: Document) -> str:
-        return document.with_text(self._content).text
-
-    def preview(self) -> list[str]:
-        return [f"+{line}" for line in self._content.split("\n")]
+        preview = (f"+{line}" for line in given.content.split("\n"))
+        return FileChange(
+            self._context, NAME, given.path, call_id, new_text, preview, is_whole=True
+        )

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ... import N_
@@ -84,8 +83,7 @@ class WebFetch(DeclaredTool[FetchParameters]):
         super().__init__(context)
         self._resolver = resolver
 
-    def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> FetchRequest:
-        given = self._parameters.read(arguments)
+    def request(self, given: FetchParameters, call_id: str) -> FetchRequest:
         try:
             address = Address.parse(given.url)
         except NetError as error:

@@ -158,7 +158,7 @@ def test_lines_do_not_depend_on_how_they_were_split(parts: list[bytes]) -> None:
 def test_events_of_any_kind_are_read(parts: list[bytes]) -> None:
     async def read() -> list[Piece]:
         events = EventReader(LineReader(reader(parts)))
-        answer = OpenAIStream((), KeyMask())
+        answer = OpenAIStream(KeyMask())
         pieces: list[Piece] = []
         while (event := await events.next()) is not None:
             pieces += answer.read(event)
@@ -206,7 +206,7 @@ async def collected(pieces: list[Piece]) -> Message:
 @QUICK
 @given(st.lists(deltas, max_size=6), st.booleans())
 def test_whatever_was_received_can_be_sent_back(given_: list[object], same: bool) -> None:
-    answer = OpenAIStream((), KeyMask(), (TOOL,), "here")
+    answer = OpenAIStream(KeyMask(), (TOOL,), "here")
     pieces = [p for one in given_ for p in answer.read(json.dumps({"choices": [{"delta": one}]}))]
     pieces += answer.read("[DONE]") + answer.end()
     message = asyncio.run(collected(pieces))

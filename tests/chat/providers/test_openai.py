@@ -24,7 +24,6 @@ from ollmsandbox import loop
 from ollmsandbox.chat.messages import Message, Role, ToolCall
 from ollmsandbox.chat.providers.base import (
     FinishPiece,
-    NoToolsError,
     Piece,
     ProviderError,
     RetryPiece,
@@ -219,18 +218,6 @@ def test_arguments_that_are_too_deep_to_be_stored_stay_text(levels: int, is_read
     assert is_read or found == text
 
 
-def test_an_id_that_was_there_before_is_replaced() -> None:
-    before = [
-        *HELLO,
-        Message(Role.ASSISTANT, "", calls=(ToolCall("call_0", "run_command", {"command": "a"}),)),
-        Message(Role.TOOL, "done", call_id="call_0"),
-    ]
-    answer = delta(tool_calls=[part(0, id="call_0", name="run_command", arguments="{}")])
-    with Replay({CHAT: sse(answer, finish("tool_calls"))}) as server:
-        (call,) = called(ask(openai(server.address), before))
-    assert call.id != "call_0"
-
-
 def test_a_call_that_was_cut_off_in_the_middle_is_never_made() -> None:
     half = delta(tool_calls=[part(0, id="a", name="run_command", arguments='{"command": "rm')])
     pieces: list[Piece] = []
@@ -310,7 +297,6 @@ def test_an_error_with_status_200_is_an_error() -> None:
 def test_a_model_without_tools_is_reported(words: str) -> None:
     with Replay({CHAT: document({"error": {"message": words}}, 400)}) as server:
         error = fails(openai(server.address))
-    assert isinstance(error, NoToolsError)
     assert "Choose a model that supports tools" in error.remedy
 
 

@@ -11,6 +11,7 @@ from support.person import Person
 from support.provider import TOOL, ask, called, said
 from support.tools import Agent
 
+from ollmsandbox.chat.conversation import with_unique_ids
 from ollmsandbox.chat.messages import Message, Role, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import FinishPiece
 from ollmsandbox.chat.providers.tour.model import TourModel
@@ -36,14 +37,15 @@ class Session:
     def step(self) -> tuple[ToolCall, ...]:
         pieces = ask(MODEL, self.messages, self._tools)
         assert isinstance(pieces[-1], FinishPiece)
-        calls = tuple(called(pieces))
-        self.messages.append(Message(Role.ASSISTANT, said(pieces), calls=calls))
-        for call in calls:
+        said_now = Message(Role.ASSISTANT, said(pieces), calls=tuple(called(pieces)))
+        message = with_unique_ids(said_now, self.messages)
+        self.messages.append(message)
+        for call in message.calls:
             text = self._tool(call)
             self.messages.append(
                 Message(Role.TOOL, text or "", call_id=call.id, was_denied=text is None)
             )
-        return calls
+        return message.calls
 
     def play(self) -> None:
         for _ in range(20):

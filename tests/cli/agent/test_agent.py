@@ -15,7 +15,6 @@ from ollmsandbox.chat.events import CommandOutput
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.cli.agent.events import JsonPrinter
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.records.folder import Folder
 from ollmsandbox.tools.base import Stream
 
 pytestmark = pytest.mark.ordinary
@@ -47,13 +46,6 @@ def test_one_turn_prints_only_the_reply_and_stores_the_session(
     [question] = History(manager).questions(listed[0]["id"])
     assert (question.answer, question.source) == ("deny", "nobody")
     assert question.question == "Run command with network access: touch ran.txt?"
-
-
-def test_the_project_is_scanned_meanwhile(person: Person, manager: ProjectManager) -> None:
-    (person.project / "old.txt").touch()
-    with model_server(person, [run_command("sleep 1"), reply("Done.")]):
-        assert person.cli("agent", "Do it").returncode == 0
-    assert Folder(str(person.project), manager).find_files("old") == ["old.txt"]
 
 
 def test_the_user_reads_what_a_command_left_and_was_refused(person: Person) -> None:

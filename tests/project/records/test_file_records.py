@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from support.escape.processes import within
 from support.folder import project_of, recorded, records_for, scan, write
 from support.person import Person
 
@@ -239,23 +237,6 @@ def test_files_that_are_made_from_others_are_not_offered(folder: Folder, person:
     (person.project / ".gitignore").write_text("out/\n")
     assert folder.find_files("main") == ["src/main.py"]
     assert folder.find_files("main", most=1) == ["src/main.py"]
-
-
-def test_a_scan_in_a_thread_ends_with_its_block(folder: Folder, person: Person) -> None:
-    write(person.project, *map(str, range(3)))
-    told: list[str] = []
-    with folder.scan_meanwhile(told.append):
-        assert within(lambda: len(folder.find_files("")) == 3)
-    write(person.project, *map(str, range(2000)))
-    began = threading.active_count()
-    with folder.scan_meanwhile(told.append):
-        pass
-    assert threading.active_count() == began
-    assert told == []
-    missing = Folder(f"{person.home}/missing", folder.manager)
-    with missing.scan_meanwhile(told.append):
-        pass
-    assert len(told) == 1
 
 
 def test_a_cancelled_scan_removes_nothing(folder: Folder, person: Person) -> None:

@@ -16,7 +16,7 @@ from ollmsandbox.errors import ProfileError
 from ollmsandbox.sandbox.profile.devices import is_forbidden, usable_devices
 from ollmsandbox.sandbox.profile.file import _load, read_profile
 from ollmsandbox.sandbox.profile.profile import Limits
-from ollmsandbox.tools.run_command import RunCommand
+from ollmsandbox.tools.run_command import CommandParameters, RunCommand
 
 RULES = """
 limits: { time: 100 s, max_time: 200 s, memory: 1 GiB }
@@ -92,7 +92,8 @@ def test_only_matching_commands_get_them(person: Person) -> None:
 def test_a_model_gets_the_time_of_the_command(person: Person) -> None:
     with_profile(person, "commands: { make: { limits: { time: 2 h } } }", "standard")
     tool = RunCommand(Agent(person, own_limits=Limits()).tool_context)
-    times = [tool.read({"command": c, "timeout": 7000}).spec().timeout for c in ("make", "sleep 1")]
+    given = [CommandParameters(command, timeout=7000) for command in ("make", "sleep 1")]
+    times = [tool.request(one, "").spec().timeout for one in given]
     assert times == [7000, 3600]
 
 

@@ -19,6 +19,7 @@ from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 from ollmsandbox.tools.base import ToolError
 from ollmsandbox.tools.files import sandboxed
+from ollmsandbox.tools.files.change import FileChange
 from ollmsandbox.tools.files.edit_file import EditFile
 from ollmsandbox.tools.files.edits import replace_text
 from ollmsandbox.tools.files.write_file import WriteFile
@@ -268,6 +269,7 @@ def test_an_edit_by_the_user_at_the_same_time_is_a_conflict(
     request = EditFile(agent.tool_context).read(
         {"path": "a", "old_text": "before", "new_text": "after"}
     )
+    assert isinstance(request, FileChange)
     read = request._new_content
 
     def late(said: sandboxed.ScriptReply) -> bytes:

@@ -250,12 +250,8 @@ class TourModel:
         for word in re.findall(r"\s*\S+", step.text(result).translated(self._say)):
             await asyncio.sleep(self._delay)
             yield TextPiece(word)
-        used = {call.id for message in messages for call in message.calls}
-        for part, (name, arguments) in enumerate(step.calls, 1):
-            id_ = f"tour-{number + 1}-{part}"
-            while id_ in used:
-                id_ += "x"
-            yield CallPiece(ToolCall(id_, name, arguments))
+        for name, arguments in step.calls:
+            yield CallPiece(ToolCall("", name, arguments))
         yield FinishPiece()
 
 
