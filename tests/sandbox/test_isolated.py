@@ -39,7 +39,7 @@ def test_it_can_reach_nothing(person: Person) -> None:
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
     ):
-        abstract.bind("\0ollmsandbox-isolated")
+        abstract.bind(f"\0ollmsandbox-isolated-{os.getpid()}")
         abstract.listen()
         (person.home / "letter").write_text("dear")
         attacks = (
@@ -48,7 +48,7 @@ def test_it_can_reach_nothing(person: Person) -> None:
             "open('/made', 'w')",
             f"open({str(person.home / 'made')!r}, 'w')",
             f"socket.create_connection({server.getsockname()!r})",
-            "socket.socket(socket.AF_UNIX).connect('\\0ollmsandbox-isolated')",
+            f"socket.socket(socket.AF_UNIX).connect({abstract.getsockname()!r})",
             f"os.kill({os.getpid()}, 0)",
             "open('/proc/sys/kernel/core_pattern', 'w')",
         )
