@@ -396,8 +396,8 @@ class ChangesView(Gtk.Box):
         item = self._list.get_item(place)
         if isinstance(item, FileItem):
             self._open_file(item)
-        elif isinstance(item, FoldItem):
-            self._toggle(item, place)
+        else:
+            self._toggle(place)
 
     def _fold(self, item: FoldItem) -> None:
         run = item.data.id
@@ -405,11 +405,9 @@ class ChangesView(Gtk.Box):
         place = self._list.place_of(run) if is_run else self._list.place_of_ignored(run)
         if place is not None:
             self._run_focus.request(run, RunRow if is_run else IgnoredRow)
-            self._toggle(item, place)
+            self._toggle(place)
 
-    def _toggle(self, item: FoldItem, place: int) -> None:
-        opened = self._open_runs if isinstance(item, RunItem) else self._open_ignored
-        (opened.discard if item.is_open else opened.add)(item.data.id)
+    def _toggle(self, place: int) -> None:
         self._list.fold(place)
         if self._loading is None or self._loading.done():
             self._loading = self._tasks.start(_step_by_step(self._list.grow))
