@@ -52,7 +52,8 @@ async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) ->
         profile = await asyncio.to_thread(load_profile, paths, spec)
         return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(profile)))
     except OllmSandboxError as error:
-        return broken_state(error)
+        section = Section(_("Commands cannot run here"), (localized(str(error)),))
+        return ProjectState(SandboxState.BROKEN, (section,))
 
 
 def with_network(sandbox: SandboxState, session: OpenSession | None) -> SandboxState:
@@ -63,11 +64,6 @@ def with_network(sandbox: SandboxState, session: OpenSession | None) -> SandboxS
             SandboxState.INNER: SandboxState.INNER_NETWORK,
         }.get(sandbox, sandbox)
     return sandbox
-
-
-def broken_state(error: OllmSandboxError) -> ProjectState:
-    sentence = localized(str(error))
-    return ProjectState(SandboxState.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
 
 
 def machine_state(*, can_wrap: bool) -> ProjectState:

@@ -300,7 +300,6 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         return self.place_of(run_id) if place is None else place
 
     def place_of_ignored(self, run_id: str) -> int | None:
-        """Return the position of the row for the run's files that git ignores."""
         run = self._runs.get(run_id)
         return self._find(run_id, len(run.items)) if run is not None and run.items else None
 

@@ -25,6 +25,7 @@ from ..widgets.actions import Action, ActionButton
 from ..widgets.boxes import hbox
 from ..widgets.labels import (
     decorative_icon,
+    file_markup,
     set_accessible_name,
     show_ellipsized_as_tooltip,
     show_text,
@@ -37,14 +38,9 @@ from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData, load_runs
-from .rows import dim_folder
 from .text import file_actions, hunk_text, more_files_text, note_text, page_text, pill_label
 from .versions import EarlierVersions
 
-# Milliseconds.
-_PATIENCE = 200
-# Hunks of one of many files that are shown at first.
-_FEW_SECTIONS = 12
 # Of more files, the list shows each one by itself.
 _MOST_FILES = 40
 
@@ -127,7 +123,6 @@ class ChangePage(Gtk.Box):
         self._earlier.refresh()
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the buttons while something is being changed."""
         for button in self._verb_buttons:
             button.set_busy(is_busy)
         if self.diff is not None:
@@ -145,7 +140,7 @@ class ChangePage(Gtk.Box):
         self._looks += 1
         number = self._looks
         # Large files take a while. Later, the old content stays visible meanwhile.
-        with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
+        with self._progress.during(patience=200) if self._shown is None else nullcontext():
             shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
         if number != self._looks:
             return
@@ -168,10 +163,7 @@ class ChangePage(Gtk.Box):
 
     def _show_about(self) -> None:
         item = self.recorded
-        path = visible_path(item.change.path)
-        folder, _slash, name = path.rpartition("/")
-        self.path.set_label(f"{name}  {folder}/" if folder else path)
-        dim_folder(self.path, name)
+        self.path.set_markup(file_markup(visible_path(item.change.path)))
         show_text(self.pill, pill_label(item))
         show_text(self.about, page_text(item))
         found = self._shown.conflict if self._shown else None
@@ -245,7 +237,8 @@ class ChangePage(Gtk.Box):
             # The same text: keep the scroll position.
             self.diff.refresh_actions()
             return
-        self.diff = diff = DiffView(*([_FEW_SECTIONS] if self._is_one_of_many else []))
+        # Of one of many files, only a few hunks are shown at first.
+        self.diff = diff = DiffView(*([12] if self._is_one_of_many else []))
         diff.is_whole = self._is_one_of_many
         # One row has all buttons.
         self.tools.set_child(diff.take_bar())
@@ -400,7 +393,6 @@ class FilesPage(Gtk.Box):
         self._back.grab_focus()
 
     async def look(self) -> None:
-        """Read and show the current state of all files."""
         for page in self.pages:
             await page.look()
 

@@ -154,7 +154,6 @@ def ignored_row_text(run: RunData) -> str:
 
 
 def ignored_actions(run: RunData) -> list[Action]:
-    """Return the actions on all files of a run that git ignores."""
     if len(run.ignored_states) == 1:
         return file_actions(run.ignored[0])
     return run_actions(run.ignored_states)
@@ -178,7 +177,6 @@ def result_text(verb: str, count: int, problems: list[str]) -> str:
 
 
 def hunk_text(verb: str, problems: list[str]) -> str:
-    """Return what a toast says after an action on a hunk."""
     words = {
         "apply": _("Hunk applied."),
         "redo": _("Hunk applied again."),
@@ -230,13 +228,11 @@ def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str
 
 
 def more_files_text(count: int) -> str:
-    """Return that a page does not show so many files."""
     text = ngettext("{} more file is in the list.", "{} more files are in the list.", count)
     return text.format(number(count))
 
 
 def busy_text() -> str:
-    """Return what a toast says if another action is running."""
     return _("Changes are being applied. Try again in a moment.")
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
-from gi.repository import Adw, GLib, GObject, Gtk
+from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 
 from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.dialogs import confirm
 from ..widgets.focus import contains_focus, focus_around, window_around
+from ..widgets.keyboard import on_key
 from ..widgets.labels import children_of, set_class
 from ..widgets.readable import ignored_files, number
 from ..widgets.scheduling import LazyModule
@@ -57,8 +58,9 @@ class RunFocus:
         """Give the focus to the row of this run, each time that the list makes it."""
         self._request = (run_id, kind, verbs)
 
-    def forget(self, *_args: object) -> None:
+    def forget(self, *_args: object) -> bool:
         self._request = None
+        return Gdk.EVENT_PROPAGATE
 
     def forget_missing(self, listed: Collection[str]) -> None:
         """Drop the request for a run that is not listed, lest it gets the focus later."""
@@ -67,11 +69,9 @@ class RunFocus:
 
     def forget_on_input(self, window: Gtk.Window) -> None:
         """Drop the request when the user presses a key or a button of the mouse in the window."""
-        keys = Gtk.EventControllerKey(propagation_phase=Gtk.PropagationPhase.CAPTURE)
-        keys.connect("key-pressed", weakly(self.forget))
+        on_key(window, self.forget, phase=Gtk.PropagationPhase.CAPTURE)
         clicks = Gtk.GestureClick(propagation_phase=Gtk.PropagationPhase.CAPTURE, button=0)
         clicks.connect("pressed", weakly(self.forget))
-        window.add_controller(keys)
         window.add_controller(clicks)
 
     def watch(self, row: FoldRow) -> None:
@@ -109,7 +109,6 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
 
 
 def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
-    """Yield the rows of this class that exist."""
     for around in children_of(view):
         row = around.get_first_child()
         if isinstance(row, kind):
@@ -228,7 +227,6 @@ class ChangesView(Gtk.Box):
 
     @property
     def items(self) -> list[GObject.Object]:
-        """Return the items of the list, from top to bottom."""
         return list(self._list)
 
     @property

@@ -33,13 +33,19 @@ if TYPE_CHECKING:
     from ..changes.counts import TurnChanges
     from ..sessions.open_session import OpenSession
 
-_MOST_SHOWN = 500
-# Characters in a line beside a button.
-_LEAST = 30
+
+def _button(bar: Gtk.Widget, label: str, name: str) -> Gtk.Button:
+    """Return a button that has the bar emit a signal, or carries out an action of the window."""
+    button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
+    if name.startswith("win."):
+        button.set_action_name(name)
+    else:
+        forward(button, "clicked", bar, name)
+    return button
 
 
 class MissingFolderBar(Gtk.Revealer):
-    __gsignals__ = signals({"open-other": (), "remove": (), "locate": ()})
+    __gsignals__ = signals({"remove": (), "locate": ()})
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,12 +55,10 @@ class MissingFolderBar(Gtk.Revealer):
         buttons = WrapBox()
         for label, name in (
             (_("_Remove From List"), "remove"),
-            (_("_Open a Project"), "open-other"),
+            (_("_Open a Project"), "win.open-project"),
             (_("_Locate…"), "locate"),
         ):
-            button = Gtk.Button(label=label, use_underline=True)
-            forward(button, "clicked", self, name)
-            buttons.add_group([button])
+            buttons.add_group([_button(self, label, name)])
         content = vbox(hbox(icon, self._label, spacing=9), buttons, spacing=9)
         content.add_css_class("missing-bar")
         name_buttons(content)
@@ -96,8 +100,6 @@ class QuestionBar(Gtk.Revealer):
 
 
 class QueueBar(Gtk.Box):
-    """The messages that wait."""
-
     # The place of a message in the queue.
     __gsignals__ = signals({"drop": (int,)})
 
@@ -116,7 +118,7 @@ class QueueBar(Gtk.Box):
         self.set_visible(bool(messages))
 
     def _row(self, place: int, message: QueuedMessage) -> Gtk.Widget:
-        shown = visible_line(message.title[:_MOST_SHOWN])
+        shown = visible_line(message.title[:500])
         row = hbox(spacing=6)
         if message.pictures:
             names = ", ".join(picture.name for picture in message.pictures)
@@ -154,13 +156,11 @@ class EditBar(Gtk.Box):
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
         label = wrapped(words, "caption", "dim-label")
-        label.set_width_chars(_LEAST)
-        self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
-        self.restore_button.set_valign(Gtk.Align.CENTER)
+        label.set_width_chars(30)
+        self.restore_button = _button(self, _("_Restore Files…"), "restore")
         self.restore_button.add_css_class("small-button")
         name_buttons(self.restore_button)
         cross = icon_button("window-close-symbolic", _("Cancel"), "flat", "circular", "chip-button")
-        forward(self.restore_button, "clicked", self, "restore")
         forward(cross, "clicked", self, "cancel")
         content.add_group([label])
         content.add_group([self.restore_button])
@@ -171,7 +171,7 @@ class EditBar(Gtk.Box):
 class TourBar(Gtk.Box):
     """Next after each idea of the tour, and what to do at its end."""
 
-    __gsignals__ = signals({"next": (), "open-project": (), "connect-model": (), "remove": ()})
+    __gsignals__ = signals({"next": (), "remove": ()})
 
     def __init__(self) -> None:
         super().__init__(spacing=12, visible=False)
@@ -179,22 +179,21 @@ class TourBar(Gtk.Box):
         self._label = wrapped("", "caption", "dim-label")
         self._label.set_hexpand(True)
         self.append(self._label)
-        self.next_button = self._button(_("_Next"), "next")
+        self.next_button = _button(self, _("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
         self.append(self.next_button)
         self._end = WrapBox()
         self._end.set_hexpand(True)
         for label, name in (
             (_("_Remove the Sample"), "remove"),
-            (_("_Open a Project"), "open-project"),
-            (_("Connect a _Model"), "connect-model"),
+            (_("_Open a Project"), "win.open-project"),
+            (_("Connect a _Model"), "win.connect-model"),
         ):
-            self._end.add_group([self._button(label, name)])
+            self._end.add_group([_button(self, label, name)])
         self.append(self._end)
         name_buttons(self)
 
     def show_stop(self, number: int, most: int) -> None:
-        """Show the Next button at this stop."""
         self._label.set_label(_("Tour: {number} of {most}").format(number=number, most=most))
         self._show(is_end=False)
         self.next_button.grab_focus()
@@ -207,11 +206,6 @@ class TourBar(Gtk.Box):
         self.next_button.set_visible(not is_end)
         self._end.set_visible(is_end)
         self.set_visible(True)
-
-    def _button(self, label: str, name: str) -> Gtk.Button:
-        button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
-        forward(button, "clicked", self, name)
-        return button
 
 
 class Suggestions(Gtk.Box):
@@ -324,7 +318,7 @@ def last_turn_runs(session: OpenSession) -> list[str]:
     """Return the runs since the user's last message, or since a command of their own that changed
     something."""
     runs: list[str] = []
-    for entry in reversed(list(session)):
+    for entry in reversed(session.entries):
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:
             return runs[::-1]
         if isinstance(entry, CallEntry) and entry.own:

@@ -40,17 +40,10 @@ class FoundPlace:
         label = self.part
         before = label.get_attributes()
         marked = (before.copy() if before is not None else None) or Pango.AttrList()
-        text = label.get_text()
-        for colour, make in (
-            (_PAPER, Pango.attr_background_new),
-            (_INK, Pango.attr_foreground_new),
-        ):
-            parts = Pango.Color()
-            parts.parse(colour)
-            attribute = make(parts.red, parts.green, parts.blue)
-            attribute.start_index = len(text[: self._start].encode())
-            attribute.end_index = len(text[: self._end].encode())
-            marked.insert(attribute)
+        start, end = (len(label.get_text()[:at].encode()) for at in (self._start, self._end))
+        marks = f"{start} {end} background {_PAPER}\n{start} {end} foreground {_INK}"
+        if (found := Pango.AttrList.from_string(marks)) is not None:
+            marked.splice(found, 0, 0)
         label.set_attributes(marked)
         self.unmark = lambda: label.set_attributes(before)
 

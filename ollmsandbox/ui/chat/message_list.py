@@ -34,8 +34,6 @@ T = TypeVar("T")
 PAGE = 200
 # Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
 _SLICE, _PAUSE = 0.002, 8
-# A row is in view if this many pixels of it are.
-_IN_VIEW = 40
 _AROUND_FOCUS = 12
 
 
@@ -98,7 +96,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     @property
     def items(self) -> Sequence[T]:
-        """All items, shown or not."""
         return self._items
 
     def set_items(self, items: Iterable[T]) -> None:
@@ -187,10 +184,9 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
     def is_in_view(self, item: T) -> bool:
         top, bottom = self._place_of(item)
         seen = min(bottom, self._viewport.get_height()) - max(top, 0)
-        return bottom > top and seen >= min(_IN_VIEW, bottom - top)
+        return bottom > top and seen >= min(40, bottom - top)
 
     def is_above(self, item: T) -> bool:
-        """Return whether the item begins above the upper edge."""
         top, bottom = self._place_of(item)
         return top < 0 if bottom > top else self._items.index(item) < self._first
 

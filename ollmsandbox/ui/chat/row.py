@@ -32,12 +32,6 @@ from ..widgets.wrap_box import WrapBox
 
 # Characters of a message that fills the width of the chat.
 _LONG = 2_000
-# Characters before a new piece of text, to find words that are longer.
-_TAIL = 1_000
-# Characters in a line of the user's message, which stands at the side.
-_BUBBLE = 52
-# Pixels, of an attached picture.
-_HIGHEST = 160
 
 
 class MessageRow(Gtk.Box):
@@ -88,7 +82,6 @@ class MessageRow(Gtk.Box):
         self._handlers.connect(entry, "changed", self._on_changed)
 
     def _add_bubble(self, at: str) -> None:
-        """Add what the user wrote."""
         self.add_css_class("own-message")
         # Neither a box nor `halign`: both would wrap the text a hundred times to find its
         # narrowest width.
@@ -103,7 +96,7 @@ class MessageRow(Gtk.Box):
             css_classes=["bubble"],
         )
         for picture in self.entry.pictures:
-            bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
+            bubble.append(DecodedPicture(picture.data, picture.name, highest=160))
         if self.entry.text:
             bubble.append(_plain(self.entry.text))
         self._line.attach(bubble, 2, 0, 1, 1)
@@ -218,7 +211,7 @@ def _plain(text: str) -> Gtk.Widget:
         return _LongText(text)
     # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
     text = text.rstrip()
-    label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=_BUBBLE)
+    label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=52)
     wrap_label(label, text)
     without_hyphens(label)
     return label
@@ -246,7 +239,7 @@ class _LongText(Gtk.TextView):
         buffer = self.get_buffer()
         end = buffer.get_end_iter()
         begin = end.copy()
-        begin.backward_chars(_TAIL)
+        begin.backward_chars(1_000)
         if has_long_word(buffer.get_text(begin, end, True) + text):
             self.set_wrap_mode(Gtk.WrapMode.CHAR)
         buffer.insert(end, text)
@@ -259,8 +252,6 @@ class _LongText(Gtk.TextView):
 
 
 class SummaryRow(Gtk.Expander):
-    """The model's summary, folded."""
-
     def __init__(self, entry: SummaryEntry) -> None:
         title = _("Earlier messages no longer fit. The model goes on from its summary.")
         super().__init__(expanded=entry.is_open)
@@ -284,7 +275,7 @@ class SummaryRow(Gtk.Expander):
 class NoticeRow(Gtk.Box):
     """A notice; an error that ended the last turn has buttons to go on."""
 
-    __gsignals__ = signals({"retry": (), "preferences": ()})
+    __gsignals__ = signals({"retry": ()})
 
     def __init__(self, entry: NoticeEntry) -> None:
         super().__init__(spacing=9, accessible_role=Gtk.AccessibleRole.GROUP)
@@ -312,9 +303,11 @@ class NoticeRow(Gtk.Box):
             self._image = image
             # Below each other where both do not fit, as in German.
             self._buttons = WrapBox()
-            for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
-                button = Gtk.Button(label=words, use_underline=True)
-                forward(button, "clicked", self, name)
+            preferences = Gtk.Button(label=_("_Preferences"), use_underline=True)
+            preferences.set_action_name("win.show-connections")
+            retry = Gtk.Button(label=_("_Try Again"), use_underline=True)
+            forward(retry, "clicked", self, "retry")
+            for button in (preferences, retry):
                 self._buttons.add_group([button])
             name_buttons(self._buttons)
             content.append(self._buttons)

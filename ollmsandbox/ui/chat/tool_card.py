@@ -9,7 +9,7 @@ from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...sandbox.process import Stop
-from ...text.visible import visible, visible_line
+from ...text.visible import visible, visible_line, visible_path
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
 from ..permission.card import ChatPermission
@@ -22,6 +22,7 @@ from ..terminal.view import TerminalView
 from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.labels import (
     describe,
+    file_markup,
     in_sentences,
     one_line,
     set_accessible_name,
@@ -40,18 +41,12 @@ from ..widgets.wrap_box import WrapBox
 from .question import QuestionCard
 from .todo import TodoList
 
-# Changed lines of an edit that are shown without a click.
-_SMALL_DIFF = 8
 # Lines of output that are in view at once, without a search.
 _IN_VIEW = 12
 _TICK = 200
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
 _LONG = 60
-_MOST_PORTS = 3
-_MOST_HOSTS = 8
-# Seconds that a command runs before it is offered a line of input.
-_INPUT_AFTER = 0.5
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -60,9 +55,8 @@ class ToolCard(Gtk.Box):
 
     __gsignals__ = signals(
         {
-            "answered": (str, object),
-            "replied": (str, str),
-            "stop": (),
+            "answer": (str, object),
+            "stop-call": (object,),
             "show-changes": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
@@ -141,7 +135,7 @@ class ToolCard(Gtk.Box):
             (self.show_button, self._on_show),
         ):
             button.connect("clicked", weakly(method))
-        forward(self.stop_button, "clicked", self, "stop")
+        forward(self.stop_button, "clicked", self, "stop-call", entry)
         forward(self.save_button, "clicked", self, "save-hosts", entry)
         forward(self.terminal_button, "clicked", self, "open-terminal", entry)
         self.input.connect("activate", weakly(self._on_input))
@@ -199,7 +193,7 @@ class ToolCard(Gtk.Box):
     def _show_input(self) -> None:
         """Offer a line of input to a command that runs in a terminal, once it may wait for one."""
         entry, terminal = self.entry, self.entry.terminal
-        lasts = time.time() - entry.began_at >= _INPUT_AFTER
+        lasts = time.time() - entry.began_at >= 0.5
         self.input.set_visible(terminal is not None and lasts and not entry.fills_screen)
         if terminal is not None:
             self.input.set_visibility(terminal.echoes())
@@ -274,8 +268,8 @@ class ToolCard(Gtk.Box):
         diff = words.edit_diff(self.entry)
         if diff is None:
             return
-        self.title.set_markup(words.file_markup(self.entry.description))
-        if len(diff.lines) > _SMALL_DIFF or self._has_diff:
+        self.title.set_markup(file_markup(visible_path(self.entry.description)))
+        if len(diff.lines) > 8 or self._has_diff:
             return
         self._has_diff = True
         width = len(str(max(number for number, _sign, _text in diff.lines)))
@@ -293,7 +287,7 @@ class ToolCard(Gtk.Box):
             self.question = None
         if self.question is None and asked is not None:
             self.question = ChatPermission(asked)
-            forward(self.question, "answered", self, "answered", asked.id)
+            forward(self.question, "answered", self, "answer", asked.id)
             self.question_place.append(self.question)
 
     def _show_user_question(self) -> None:
@@ -306,7 +300,7 @@ class ToolCard(Gtk.Box):
             return
         if self._user_question is None:
             self._user_question = QuestionCard(entry.question)
-            forward(self._user_question, "replied", self, "replied", entry.question.id)
+            forward(self._user_question, "replied", self, "answer", entry.question.id)
             self.question_place.append(self._user_question)
         if entry.reply_text is not None and self._user_question.is_open:
             self._user_question.show_answer(entry.reply_text)
@@ -332,7 +326,7 @@ class ToolCard(Gtk.Box):
         self.save_button.set_visible(any(use.allowed for use in uses))
         describe(self.save_button, in_sentences(words.title(self.entry), text))
         if self.is_open:
-            self.host_list.set_label("\n".join(words.host_lines(uses, _MOST_HOSTS)))
+            self.host_list.set_label("\n".join(words.host_lines(uses, most=8)))
         self.host_list.set_visible(self.is_open)
 
     # --- output ----------------------------------------------------------------------------------
@@ -392,7 +386,7 @@ class ToolCard(Gtk.Box):
         found: list[tuple[int, str]] = []
         if ports is not None and is_running:
             urls = {one.port: one.url for one in ports.published}
-            listening = ports.listening()[:_MOST_PORTS]
+            listening = ports.listening()[:3]
             found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening]
         if found == self._ports:
             return

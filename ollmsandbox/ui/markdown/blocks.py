@@ -36,8 +36,6 @@ LONGEST_LABEL = 4000
 # Characters. To find its minimum width, a label breaks its text after each letter, which takes ten
 # times as long as layout. So longer labels get a fixed minimum.
 _NARROWEST = 12
-# Characters, of an item for screen readers.
-_LONGEST_NAME = 200
 _SPACING = 12
 _ALIGN = {
     Alignment.LEFT: (0.0, Gtk.Justification.LEFT),
@@ -160,7 +158,7 @@ def _list(
             accessible_role=Gtk.AccessibleRole.LIST_ITEM,
         )
         if first := _first_words(item.blocks):
-            set_accessible_name(box, plain(first)[:_LONGEST_NAME])
+            set_accessible_name(box, plain(first)[:200])
         grid.attach(box, 1, row, 1, 1)
         for number, inner in enumerate(item.blocks):
             yield from build(inner, box.append, open_link, depth + 1, project)

@@ -18,33 +18,17 @@ from ..widgets.weak import weakly
 MOST_LINES = 30
 # Characters. Pango lays out a line as a whole, which takes seconds for a minified file.
 LONGEST_LINE = 4000
-# Characters. Highlighting more takes too long.
-MOST_COLOURED = 300_000
 
 # Names that people write after ```, where GtkSourceView's name and the file extensions differ.
 _ALIASES = {
-    "bash": "sh",
+    **dict.fromkeys(("bash", "console", "shell", "shell-session", "terminal", "zsh"), "sh"),
+    **dict.fromkeys(("javascript", "node"), "js"),
+    **dict.fromkeys(("py", "python"), "python3"),
     "c#": "c-sharp",
-    "c++": "cpp",
-    "console": "sh",
-    "cs": "c-sharp",
     "dockerfile": "docker",
     "golang": "go",
-    "javascript": "js",
     "jsonc": "json",
-    "make": "makefile",
-    "node": "js",
     "objective-c": "objc",
-    "patch": "diff",
-    "py": "python3",
-    "python": "python3",
-    "shell": "sh",
-    "shell-session": "sh",
-    "terminal": "sh",
-    "ts": "typescript",
-    "tsx": "typescript-jsx",
-    "yml": "yaml",
-    "zsh": "sh",
 }
 
 GtkSource.init()
@@ -84,7 +68,8 @@ class CodeBlock(Gtk.Box):
         if not piece:
             return
         self.text += piece
-        if len(self.text) > MOST_COLOURED:
+        # Highlighting more takes too long.
+        if len(self.text) > 300_000:
             self._buffer.set_highlight_syntax(False)
         self._buffer.insert(self._buffer.get_end_iter(), self._shortened(piece))
         self._fit()

@@ -24,16 +24,12 @@ from .code_block import CodeBlock
 from .parse import Block, Code
 from .stream import Splitter
 
-# Milliseconds. Pieces that arrive within this time are shown together.
-_COALESCE = 30
 # Seconds of work, then milliseconds of pause, in which the main loop draws frames and handles keys.
 _SLICE = 0.004
 _PAUSE = 6
 # As in the style sheet, which does not reach text views.
 _LINE_HEIGHT = 1.2
 _TAG = "line-height"
-# Seconds. A message that takes no longer is built at once, with its final height.
-_AT_ONCE = 0.006
 # Pixels.
 _SPACING = 12
 # Blocks. Each word that arrives lays out a whole column again, but no group that stays as it is.
@@ -64,25 +60,23 @@ class MarkdownView(Adw.Bin):
         if text:
             self.set_text(text)
 
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
     def set_text(self, whole: str) -> None:
         while self._remove_last():
             pass
         self._start()
-        self._pieces.append(whole)
+        self.text = whole
         self._splitter.feed(whole)
         self._finished = True
-        if self._work(_AT_ONCE):
+        # A message that takes no longer is built at once, with its final height.
+        if self._work(0.006):
             self._schedule(_PAUSE)
 
     def append(self, piece: str) -> None:
-        self._pieces.append(piece)
+        self.text += piece
         self._splitter.feed(piece)
         self.is_settled = False
-        self._schedule(_COALESCE)
+        # Pieces that arrive within this time are shown together.
+        self._schedule(30)
 
     def finish(self) -> None:
         """Show the rest: the text is complete."""
@@ -116,7 +110,7 @@ class MarkdownView(Adw.Bin):
         return last is not None
 
     def _start(self) -> None:
-        self._pieces: list[str] = []
+        self.text = ""
         self._splitter = Splitter()
         self._blocks: deque[Block] = deque()
         self._building: Iterator[None] | None = None

@@ -47,7 +47,8 @@ class ModelChoice(GObject.Object):
         connection = self.store.default()
         if connection is None:
             return "", ""
-        return connection.name, connection.model or self._first_model(connection.name)
+        item = self._items.get(connection.name)
+        return connection.name, connection.model or next(iter(item.models if item else ()), "")
 
     def model(self, connection: str, model: str) -> Model | None:
         """Return the model of a connection; None if there is no such connection."""
@@ -60,7 +61,6 @@ class ModelChoice(GObject.Object):
         self._servers.clear()
 
     def state_of(self, connection: str) -> ConnectionState:
-        """Return the last known state of a connection."""
         item = self._items.get(connection)
         return item.state if item else ConnectionState.UNKNOWN
 
@@ -72,12 +72,7 @@ class ModelChoice(GObject.Object):
         return _("Choose or connect a model. !commands work without one.")
 
     def remember(self, connection: str, model: str) -> None:
-        """Save the choice for the next session."""
         self.store.use(connection, None if connection == TOUR.name else model)
-
-    def _first_model(self, name: str) -> str:
-        item = self._items.get(name)
-        return item.models[0] if item and item.models else ""
 
     def _server(self, connection: Connection) -> Server:
         """Return the server of a connection; a new one only if the connection has changed."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -16,7 +17,7 @@ from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
-from ..widgets.tasks import Repeated, Tasks, as_task
+from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
@@ -55,7 +56,7 @@ class SidebarController:
         self._shown: OpenSession | None = None
         # What to show as soon as it is open: a session, or a new one.
         self._requested = ""
-        self._refreshing = Repeated(self._read_list)
+        self._newest = LatestOnly()
         # What can be undone, as long as its toast is shown.
         self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
         self._last_number = 0
@@ -71,7 +72,7 @@ class SidebarController:
             ("locate-project", self._on_locate_project),
             ("rename-session", self._on_rename_session),
             ("delete-session", self._on_delete_session),
-            ("search", self._on_search),
+            ("search", self.refresh),
         )
         for name, method in handlers:
             sidebar.connect(name, weakly(method))
@@ -86,12 +87,10 @@ class SidebarController:
             self._requested = session.id
         self._select()
 
-    async def refresh(self) -> None:
-        """Read the list again. A call during another one makes it read once more."""
-        await self._refreshing.run()
-
-    async def _read_list(self) -> None:
-        self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
+    @as_task
+    async def refresh(self, *_args: object) -> None:
+        read = self._sessions.lister(self._sidebar.searched)
+        self._sidebar.show(await self._newest.run(read))
         self._select()
 
     async def open_session(self, session_id: str) -> None:
@@ -102,7 +101,7 @@ class SidebarController:
             await self._show_when_open(f"new in {project}", self._sessions.new(project))
         finally:
             # The folder may be gone, which the sidebar then shows.
-            await self.refresh()
+            await asyncio.wait({self.refresh()})
 
     async def _show_when_open(
         self, request: str, opening: Coroutine[object, object, OpenSession]
@@ -131,11 +130,7 @@ class SidebarController:
     def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
         self._tasks.start(self.new_session(project))
 
-    def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
-        self._tasks.start(self.refresh())
-
     def remove_shown(self, *_args: object) -> None:
-        """Remove the project of the session that is shown."""
         if self._shown is not None and self._shown.project is not None:
             self._on_remove_project(self._sidebar, self._shown.project)
 

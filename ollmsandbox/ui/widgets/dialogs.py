@@ -12,9 +12,6 @@ from gi.repository import Adw, Gio, GLib, Gtk, Pango
 from ...i18n import _
 from .labels import children_of, name_buttons, set_accessible_name
 
-# Pixels, to which a heading may shrink.
-_LEAST = 60
-
 
 async def confirm(
     parent: Gtk.Window,
@@ -101,7 +98,7 @@ def let_heading_shrink(widget: Gtk.Widget) -> None:
             if child.has_css_class("title-2") and not child.get_wrap():
                 child.set_ellipsize(Pango.EllipsizeMode.END)
             if child.has_css_class("title-2") or child.has_css_class("title-4"):
-                child.set_size_request(_LEAST, -1)
+                child.set_size_request(60, -1)
         let_heading_shrink(child)
 
 

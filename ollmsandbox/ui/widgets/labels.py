@@ -80,6 +80,14 @@ def with_code(text: str) -> str:
     return _CODE.sub(r"<tt>\1</tt>", GLib.markup_escape_text(text))
 
 
+def file_markup(path: str) -> str:
+    """Return markup with the name of a file, and beside it its folder, dimmed."""
+    folder, _slash, name = path.rpartition("/")
+    shown = GLib.markup_escape_text(name or ".")
+    beside = GLib.markup_escape_text(folder)
+    return f'{shown}  <span alpha="55%">{beside}/</span>' if folder else shown
+
+
 def show_code(label: Gtk.Label, text: str) -> str:
     """Show a text of the model's `with_code`; return it without the marks, for a screen reader."""
     _is_valid, attributes, shown, _key = Pango.parse_markup(with_code(text), -1, "\0")
@@ -133,10 +141,8 @@ def _show_tooltip(label: Gtk.Label, _x: int, _y: int, _by_key: bool, tooltip: Gt
 
 def without_hyphens(*labels: Gtk.Label) -> None:
     """Stop Pango from adding a hyphen where it breaks a long word, such as a path or a command."""
-    attributes = Pango.AttrList()
-    attributes.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
     for label in labels:
-        label.set_attributes(attributes)
+        label.set_attributes(Pango.AttrList.from_string("0 -1 insert-hyphens false"))
 
 
 def has_long_word(text: str) -> bool:
@@ -165,7 +171,6 @@ def add_classes(widget: Gtk.Widget, *names: str) -> None:
 
 
 def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:
-    """Add a style class, or remove it."""
     if is_set:
         widget.add_css_class(name)
     else:

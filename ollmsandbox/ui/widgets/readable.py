@@ -10,8 +10,6 @@ from gi.repository import GLib
 
 from ...i18n import _, ngettext
 
-_DAY = 86400
-
 
 def number(count: int) -> str:
     """Return a number with its thousands separated."""
@@ -53,7 +51,7 @@ def is_today(at: float) -> bool:
 
 def is_yesterday(at: float) -> bool:
     noon = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
-    return time.localtime(at)[:3] == time.localtime(noon - _DAY)[:3]
+    return time.localtime(at)[:3] == time.localtime(noon - 86400)[:3]
 
 
 def day_and_time(at: float, *, with_time: bool = True) -> str:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _MOST_QUESTIONS = 20
 _MOST_SESSIONS = 50
 _LONGEST = 4 << 20
-_LONGEST_NAME = 60
-_REFUSED = f"{INTERFACE}.Refused"
 
 
 @dataclass
@@ -106,7 +104,7 @@ class AgentService:
             # The user takes any time to answer.
             found = await waiting if waiting is not None else None
         except (OllmSandboxError, BusError) as error:
-            invocation.return_dbus_error(_REFUSED, str(error))
+            invocation.return_dbus_error(f"{INTERFACE}.Refused", str(error))
         else:
             value = None if found is None else GLib.Variant("(s)", (found,))
             invocation.return_value(value)
@@ -133,7 +131,7 @@ class AgentService:
     async def _follow(self, sender: str, session_id: str, agent: str, project: str) -> None:
         if len(self._followed) >= _MOST_SESSIONS:
             raise BusError("There are too many sessions.")
-        name = printable_line(agent)[:_LONGEST_NAME]
+        name = printable_line(agent)[:60]
 
         def stop(call_id: str) -> None:
             told = GLib.Variant("(ss)", (session_id, call_id))

@@ -58,14 +58,10 @@ if TYPE_CHECKING:
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
     """Open a session with the scripted model in a new sample project."""
-    folder = await asyncio.to_thread(_sample, paths)
+    folder = await asyncio.to_thread(lambda: str(make_sample(unused_folder(paths))))
     session = await sessions.new(folder)
     sessions.use_model(session, TOUR.name, TOUR.model)
     return session
-
-
-def _sample(paths: Paths) -> str:
-    return str(make_sample(unused_folder(paths)))
 
 
 class WindowController:
@@ -95,6 +91,8 @@ class WindowController:
             "new-session": self._on_new_session,
             "open-project": self._on_open_project,
             "take-tour": self._on_take_tour,
+            "connect-model": self._on_connect_model,
+            "show-connections": lambda: self._preferences().show_connections(),
             "export-session": self._on_export,
             "preferences": self._preferences,
             "about": lambda: about(window).present(),
@@ -121,7 +119,6 @@ class WindowController:
         return self._tasks
 
     def act(self, name: str) -> None:
-        """Carry out the action with this name."""
         self._actions[name]()
 
     def tell(self, text: str) -> None:
@@ -192,7 +189,6 @@ class WindowController:
         window.sidebar.connect("show-folders", weakly(self._on_show_folders))
         window.sidebar.connect("switch-system", weakly(self._on_switch_system))
         self.model_chooser = ModelChooser()
-        self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
         self.badge = BadgeController(window.badge, self.factory, self._settings, self._tasks)
         window.welcome.connect("take-tour", weakly(self._on_take_tour))
         window.welcome.connect("open-project", weakly(self._on_open_project))
@@ -204,11 +200,7 @@ class WindowController:
 
     def _build_chat(self, choice: ModelChoice) -> None:
         self.chat.composer.model_place.set_child(self.model_chooser)
-        self.chat.connect("connect-model", weakly(self._on_connect_model))
-        self.chat.connect("show-connections", weakly(self._on_show_connections))
-        self.chat.connect("open-project", weakly(self._on_open_project))
-        self.chat.connect("remove-sample", weakly(self._on_remove_sample))
-        self.chat.missing.connect("open-other", weakly(self._on_open_project))
+        self.chat.tour.connect("remove", weakly(self._on_remove_sample))
         self.chat.missing.connect("remove", weakly(self.side.remove_shown))
         self.chat.missing.connect("locate", weakly(self.side.locate_shown))
         self.chat.missing.connect("notify::reveal-child", weakly(self.badge.look_again))
@@ -240,12 +232,12 @@ class WindowController:
         if isinstance(self._window.get_renderer(), Gsk.CairoRenderer):
             # Without a graphics card, a fade cannot be drawn in time.
             self._window.pages.set_transition_type(Gtk.StackTransitionType.NONE)
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.reload()
         self._watches = [
-            FileWatch(self.factory.paths.database, weakly(self._refresh_side)),
+            FileWatch(self.factory.paths.database, weakly(self.side.refresh)),
             FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
         ]
         self._tasks.start(self._begin_maintenance())
@@ -368,9 +360,6 @@ class WindowController:
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().connect_model()
 
-    def _on_show_connections(self, _view: ChatView) -> None:
-        self._preferences().show_connections()
-
     def _on_new_session(self, *_args: object) -> None:
         self._tasks.start(self.side.new_session(self._session.project if self._session else None))
 
@@ -386,11 +375,11 @@ class WindowController:
             self.show(session)
         finally:
             self._window.welcome.tour_button.set_sensitive(True)
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         await self._talk.send(session, _("Show me what you can do here."))
 
     @as_task
-    async def _on_remove_sample(self, _view: ChatView) -> None:
+    async def _on_remove_sample(self, _bar: Gtk.Widget) -> None:
         if (session := self._session) is not None:
             self.show(None)
             await self.sessions.remove_sample(session)
@@ -434,14 +423,11 @@ class WindowController:
     # --- other events ----------------------------------------------------------------------------
 
     def _on_sessions_changed(self, _sessions: Sessions) -> None:
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         self._show_title()
         self.badge.refresh()
         self._talk.look_for_folder()
         self.changes.refresh()
-
-    def _refresh_side(self) -> None:
-        self._tasks.start(self.side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):
