@@ -91,7 +91,10 @@ class SandboxBadge(Gtk.MenuButton):
         for child in children_of(self._sections):
             self._sections.remove(child)
         for section in sections:
-            self._sections.append(_section_box(section))
+            title = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
+            # A long path must not make the popover wider.
+            lines = [wrapped(visible_words(one), max_width_chars=48) for one in section.sentences]
+            self._sections.append(vbox(title, *lines, spacing=6))
 
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
@@ -101,13 +104,3 @@ class SandboxBadge(Gtk.MenuButton):
     def text_width(self) -> int:
         """The width of the text in pixels, shown or not."""
         return self.label.create_pango_layout(self.label.get_label()).get_pixel_size()[0]
-
-
-def _section_box(section: Section) -> Gtk.Widget:
-    box = vbox(Gtk.Label(label=section.title, xalign=0, css_classes=["heading"]), spacing=6)
-    for sentence in map(visible_words, section.sentences):
-        label = wrapped(sentence)
-        # A long path must not make the popover wider.
-        label.set_max_width_chars(48)
-        box.append(label)
-    return box

@@ -137,26 +137,20 @@ def _asks_section() -> Section:
 def sections_of(plan: Plan) -> tuple[Section, ...]:
     """Return the plan's sentences, sorted by subject."""
     # Not needed for the first frame.
-    from ...sandbox.plan.mounts import (
-        BoundFolder,
-        HiddenPath,
-        MaskedFolder,
-        OverlaidFolder,
-        WritableFolder,
-    )
+    from ...sandbox.plan import mounts
 
     writes: list[str] = []
     hidden: list[str] = []
     rest: list[str] = []
     for mount in plan.mounts:
         match mount:
-            case HiddenPath():
+            case mounts.HiddenPath():
                 hidden.append(visible_line(mount.path))
-            case MaskedFolder():
+            case mounts.MaskedFolder():
                 hidden += _existing(mount.spec.folder, mount.spec.hidden)
-            case BoundFolder():
+            case mounts.BoundFolder():
                 hidden += _existing(mount.folder, mount.hidden)
-            case OverlaidFolder() | WritableFolder():
+            case mounts.OverlaidFolder() | mounts.WritableFolder():
                 writes += filter(None, [mount.describe()])
             case _:
                 rest += filter(None, [mount.describe()])

@@ -290,8 +290,7 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         return self._find(run_id, -1)
 
     def place_of_file(self, run_id: str, number: int) -> int | None:
-        """Return the position of a file's row, or of its run's if that is folded; None if neither
-        is listed."""
+        """Return the position of a file's row, or of its folded run; None if neither is listed."""
         if (run := self._runs.get(run_id)) is None:
             return None
         files = (*run.items, *([None] if run.items else []), *run.ignored)
@@ -319,8 +318,7 @@ class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObjec
         self._replace(0, len(self._rows), [*islice(self._wanted, _FIRST)])
 
     def shrink(self) -> bool:
-        """Remove one step's rows at the end, down to as many as are shown at first. Return whether
-        there was something to do."""
+        """Remove one step's rows at the end, down to a few. Return whether there were any."""
         count = len(self._rows)
         rest = max(_FIRST, min(_ROWS, count - _REMOVED))
         if rest >= count:

@@ -22,7 +22,7 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.boxes import hbox
+from ..widgets.boxes import hbox, vbox
 from ..widgets.labels import (
     decorative_icon,
     file_markup,
@@ -375,8 +375,7 @@ class FilesPage(Gtk.Box):
         self._back.set_margin_start(6)
         self._back.set_margin_top(6)
         forward(self._back, "clicked", self, "back")
-        self._files = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
-        self._files.set_margin_bottom(12)
+        self._files = vbox(spacing=12, margin_bottom=12)
         self._scrolled = Gtk.ScrolledWindow(
             child=self._files, vexpand=True, hscrollbar_policy=Gtk.PolicyType.NEVER
         )
@@ -407,14 +406,11 @@ class FilesPage(Gtk.Box):
             self._files.append(page)
             # One after the other, so that the window is drawn meanwhile.
             await asyncio.sleep(0)
-        for text in _last_lines(runs, len(files) - _MOST_FILES):
+        left = len(files) - _MOST_FILES
+        lines = [more_files_text(left)] if left > 0 else []
+        ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
+        for text in [*lines, ignored_files(len(ignored))] if ignored else lines:
             label = Gtk.Label(
                 label=text, xalign=0, margin_start=12, wrap=True, css_classes=["dim-label"]
             )
             self._files.append(label)
-
-
-def _last_lines(runs: Sequence[RunData], left: int) -> list[str]:
-    ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
-    lines = [more_files_text(left)] if left > 0 else []
-    return [*lines, ignored_files(len(ignored))] if ignored else lines

@@ -13,7 +13,7 @@ from ...project.change import Kind, Recorded, State
 from ...text.visible import visible_line, visible_path
 from ..permission.visibility import is_in_reach
 from ..widgets.actions import Action, ActionButton
-from ..widgets.boxes import vbox
+from ..widgets.boxes import hbox, vbox
 from ..widgets.labels import (
     add_classes,
     decorative_icon,
@@ -100,12 +100,8 @@ class FoldRow(Gtk.Box):
         # Several buttons beside the text would leave no room for it. But the one to undo stays
         # where it was.
         if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
-            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
-            # Space between a long, cut-off command and the button.
-            verbs.set_margin_start(6)
-            for button in buttons:
-                verbs.append(button)
-            self._top.append(verbs)
+            # With space between a long, cut-off command and the button.
+            self._top.append(hbox(*buttons, spacing=6, valign=Gtk.Align.CENTER, margin_start=6))
         elif buttons:
             lines = WrapBox()
             lines.add_group(buttons[:2])
@@ -124,8 +120,7 @@ class RunRow(FoldRow):
         title = visible_line(run.said or run.command)[:200]
         self._set_name(in_sentences(title, status))
         about = one_line(status, "caption", "warning" if run.pending else "dim-label")
-        text = vbox(command, about)
-        text.set_hexpand(True)
+        text = vbox(command, about, hexpand=True)
         if run.said:
             text.prepend(one_line(visible_line(run.said), "file-name"))
             add_classes(command, "caption", "dim-label")
@@ -147,9 +142,7 @@ class IgnoredRow(FoldRow):
         self.set_valign(Gtk.Align.CENTER)
         text = ignored_row_text(item.data)
         self._set_name(text)
-        label = one_line(text, "dim-label")
-        label.set_hexpand(True)
-        self._top.append(label)
+        self._top.append(one_line(text, "dim-label", hexpand=True))
         # Closed, it is no more than a line: the run's own buttons are for these files, too.
         if item.is_open:
             self._add_buttons(ignored_actions(item.data), act, text, suggests=False)
@@ -190,8 +183,7 @@ class FileRow(Gtk.Box):
         self.connect("query-tooltip", _tell_path)
 
     def show_lines(self, lines: LineCount | None) -> None:
-        """Show the line counts. Call it once; most rows are never seen, so no widgets are created
-        earlier."""
+        """Show the line counts. Call it once: most rows are never seen, and get no widgets."""
         if lines is None:
             return
         for sign, count, colour in (
@@ -251,7 +243,7 @@ class LineCounts:
             self._wanted[key] = weak_reference(row)
             self.look()
 
-    def look(self) -> None:
+    def look(self, *_args: object) -> None:
         """Count for the rows that are in view now."""
         if self._wanted and not self._is_working:
             self._is_working = True

@@ -89,8 +89,7 @@ def row_text(item: Recorded, *, is_said: bool) -> str:
 
 
 def page_text(item: Recorded) -> str:
-    """Return what is worth a line above the content of the file. A conflict has sentences of its
-    own."""
+    """Return a line above the content of the file. A conflict has sentences of its own."""
     # All lines of a new file are green.
     is_plain = item.change.kind in (Kind.ADDED, Kind.MODIFIED)
     pill = pill_label(item)
@@ -187,8 +186,7 @@ def hunk_text(verb: str, problems: list[str]) -> str:
 
 
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
-    """Return the heading and body of a question about changes of other runs that are applied or
-    discarded, too, and the label of its button."""
+    """Return the heading, the body and the button of a question about changes of other runs."""
     shown, ignored = split_ignored([item for report in reports for item in report.changes])
     # Several runs may have changed the same file.
     names = [*dict.fromkeys(visible_path(item.change.path) for item in shown)]
@@ -266,8 +264,7 @@ def run_actions(states: Mapping[State, int]) -> list[Action]:
 
 
 def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]:
-    """Return the actions on one file; of a conflict, with the time of the user's edit, if that is
-    known."""
+    """Return the actions on one file; of a conflict, with the time of the user's edit."""
     state = item.state
     undo, discard = Action("undo", _("Undo")), Action("discard", _("Discard"))
     if state is State.CONFLICT:

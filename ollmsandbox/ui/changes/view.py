@@ -90,8 +90,7 @@ class RunFocus:
 
 
 def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:
-    """Scroll to the row of a file and give it the focus, which goes to the widget that GTK puts
-    around it."""
+    """Scroll to a file, and focus the widget that GTK puts around its row."""
     place = changes.place_of_file(run_id, number)
     if place is None:
         return
@@ -195,11 +194,11 @@ class ChangesView(Gtk.Box):
         self.list_view.connect("unrealize", _leave)
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
-        self.list_view.connect("map", weakly(self._on_in_sight))
+        self.list_view.connect("map", weakly(self._counts.look))
         scrolled = self.list_view.get_vadjustment()
         assert scrolled is not None
         for signal in ("value-changed", "changed"):
-            scrolled.connect(signal, weakly(self._on_in_sight))
+            scrolled.connect(signal, weakly(self._counts.look))
         self.filter.connect("search-changed", weakly(self._on_filter))
         self.session_button.connect("toggled", weakly(self._on_filter))
         self.pending_box.set_groups((self.pending,), (self.discard_all, self.apply_all))
@@ -387,9 +386,6 @@ class ChangesView(Gtk.Box):
         row.connect("map", name_around)
         item.set_child(row)
 
-    def _on_in_sight(self, *_args: object) -> None:
-        self._counts.look()
-
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._list.get_item(place)
         if isinstance(item, FileItem):
@@ -526,8 +522,7 @@ class ChangesView(Gtk.Box):
         )
 
     def restore(self, project: str, session_id: str, since: float) -> None:
-        """Take files back to how they were before what a session did since then, after showing
-        which ones these are."""
+        """Take back what a session did since then, after showing which files that changes."""
         self._start(
             "restore",
             lambda review: actions.restore_since(review, project, session_id, since),

@@ -49,8 +49,7 @@ class MissingFolderBar(Gtk.Revealer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = wrapped()
-        self._label.set_hexpand(True)
+        self._label = wrapped(hexpand=True)
         icon = decorative_icon("dialog-warning-symbolic", "warning")
         buttons = WrapBox()
         for label, name in (
@@ -125,9 +124,7 @@ class QueueBar(Gtk.Box):
             icon = Gtk.Image(icon_name="image-x-generic-symbolic", tooltip_text=names)
             set_accessible_name(icon, _("Attached pictures"))
             row.append(icon)
-        text = one_line(shown)
-        text.set_hexpand(True)
-        row.append(text)
+        row.append(one_line(shown, hexpand=True))
         cross = icon_button(
             "window-close-symbolic", _("Do Not Send"), "flat", "circular", "chip-button"
         )
@@ -146,17 +143,13 @@ class EditBar(Gtk.Box):
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
         # In a narrow window, the button is below the text.
-        content = WrapBox()
-        content.set_property("spread", True)
-        content.set_property("shrink", True)
-        content.set_hexpand(True)
+        content = WrapBox(spread=True, shrink=True, hexpand=True)
         # The text and the pictures that the composer had before.
         self.before: tuple[str, tuple[Picture, ...]] = ("", ())
         # When the message was sent.
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
-        label = wrapped(words, "caption", "dim-label")
-        label.set_width_chars(30)
+        label = wrapped(words, "caption", "dim-label", width_chars=30)
         self.restore_button = _button(self, _("_Restore Files…"), "restore")
         self.restore_button.add_css_class("small-button")
         name_buttons(self.restore_button)
@@ -176,14 +169,12 @@ class TourBar(Gtk.Box):
     def __init__(self) -> None:
         super().__init__(spacing=12, visible=False)
         self.add_css_class("queue-bar")
-        self._label = wrapped("", "caption", "dim-label")
-        self._label.set_hexpand(True)
+        self._label = wrapped("", "caption", "dim-label", hexpand=True)
         self.append(self._label)
         self.next_button = _button(self, _("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
         self.append(self.next_button)
-        self._end = WrapBox()
-        self._end.set_hexpand(True)
+        self._end = WrapBox(hexpand=True)
         for label, name in (
             (_("_Remove the Sample"), "remove"),
             (_("_Open a Project"), "win.open-project"),
@@ -247,8 +238,7 @@ class TurnBar(Gtk.Revealer):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
         line = hbox(self._text, self._added, self._removed, spacing=6)
-        text = vbox(line, self._ignored)
-        text.set_valign(Gtk.Align.CENTER)
+        text = vbox(line, self._ignored, valign=Gtk.Align.CENTER)
         self._buttons = {
             "review": self.review_button,
             "redo": self.redo_button,
@@ -260,8 +250,7 @@ class TurnBar(Gtk.Revealer):
             button.set_valign(Gtk.Align.CENTER)
             button.connect("clicked", weakly(self._on_clicked), signal)
         # In a narrow window, the buttons are below.
-        content = WrapBox()
-        content.set_property("spread", True)
+        content = WrapBox(spread=True)
         content.add_css_class("turn-bar")
         content.add_group([text])
         content.add_group([*self._buttons.values()])
@@ -315,8 +304,7 @@ def turn_text(found: TurnChanges) -> str:
 
 
 def last_turn_runs(session: OpenSession) -> list[str]:
-    """Return the runs since the user's last message, or since a command of their own that changed
-    something."""
+    """Return the runs since the user's last message, or own command that changed something."""
     runs: list[str] = []
     for entry in reversed(session.entries):
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:

@@ -94,10 +94,9 @@ class PictureChips(Gtk.FlowBox):
             xalign=0,
             css_classes=["caption"],
         )
-        chip = hbox(place, label, button, spacing=6)
+        start = Gtk.Align.START
+        chip = hbox(place, label, button, spacing=6, tooltip_text=name, halign=start)
         chip.add_css_class("picture-chip")
-        chip.set_tooltip_text(name)
-        chip.set_halign(Gtk.Align.START)
         return chip
 
     def _on_remove(self, _button: Gtk.Button, picture: Picture) -> None:
@@ -414,12 +413,6 @@ def _quoted(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        spelled = "".join(map(_spelled, os.fsencode(path)))
+        spelled = "".join(f"\\{byte:03o}" for byte in os.fsencode(path))
         return f"\"$(printf '{spelled}')\""
     return shlex.quote(path)
-
-
-def _spelled(byte: int) -> str:
-    letter = chr(byte)
-    plain = letter.isascii() and letter.isprintable() and letter not in "'\\%"
-    return letter if plain else f"\\{byte:03o}"

@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.boxes import hbox
+from ..widgets.boxes import hbox, icon_button
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import number
 from ..widgets.weak import weakly
@@ -94,8 +94,7 @@ class FindBar(Gtk.SearchBar):
             ("go-up-symbolic", _("Previous"), -1),
             ("go-down-symbolic", _("Next"), 1),
         ):
-            button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
-            set_accessible_name(button, label)
+            button = icon_button(icon, label, "flat")
             button.connect("clicked", weakly(self._step), by)
             line.append(button)
         self.set_child(line)

@@ -160,8 +160,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self.look_again()
 
     def scroll_to(self, item: T, text: str = "", which: int = 0) -> FoundPlace | None:
-        """Bring an item to the upper edge, or one of the places that have a text, which is
-        returned. Make its row at once if there is none."""
+        """Bring an item, or a place in it that has a text, to the upper edge. Return the place."""
         row = self._shown(item)
         self._viewport.hold(row)
         places = list(places_of(row, text)) if text else []
@@ -280,7 +279,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             child = self._make_row(item)
         except Exception as error:  # noqa: BLE001 - the other rows are shown nevertheless
             sys.excepthook(type(error), error, error.__traceback__)
-            child = _error_row(error)
+            text = visible_words(localized(str(error)))
+            child = wrapped(_("Something went wrong: {why}").format(why=text), "dim-label")
         if child is None:  # the widget that makes them is gone
             return
         self._rows[item].set_child(child)
@@ -367,8 +367,3 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
     page = row.get_parent()
     assert isinstance(page, VisibleColumn)
     return page
-
-
-def _error_row(error: Exception) -> Gtk.Widget:
-    text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
-    return wrapped(text, "dim-label")

@@ -14,7 +14,7 @@ from ..markdown.picture import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.boxes import vbox
+from ..widgets.boxes import icon_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     has_long_word,
@@ -191,9 +191,7 @@ class MessageRow(Gtk.Box):
 
     def _add_action(self, icon: str, label: str, name: str) -> Gtk.Button:
         assert self._actions is not None
-        button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
-        set_accessible_name(button, label)
-
+        button = icon_button(icon, label, "flat")
         if name == "copy":
             button.connect("clicked", weakly(self._on_copy))
         else:
@@ -282,8 +280,7 @@ class NoticeRow(Gtk.Box):
         self.add_css_class("notice")
         self.entry = entry
         icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
-        image = decorative_icon(icon)
-        image.set_valign(Gtk.Align.START)
+        image = decorative_icon(icon, valign=Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))
         label = Gtk.Label(label=text, xalign=0, selectable=True, hexpand=True)

@@ -91,8 +91,7 @@ def _row(step: TodoStep) -> Gtk.Widget:
         TodoState.DOING: ("media-playback-start-symbolic", _("In progress: {step}")),
         TodoState.DONE: ("checkbox-checked-symbolic", _("Done: {step}")),
     }[state]
-    image = decorative_icon(icon)
-    image.set_valign(Gtk.Align.START)
+    image = decorative_icon(icon, valign=Gtk.Align.START)
     label = Gtk.Label(label=text, xalign=0, hexpand=True)
     wrap_label(label, text)
     without_hyphens(label)

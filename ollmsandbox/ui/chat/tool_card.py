@@ -209,7 +209,10 @@ class ToolCard(Gtk.Box):
         self.stop_button.set_visible(is_running)
         self.marks.set_visible_child_name("busy" if is_running else "icon")
         self.spinner.set_spinning(is_running)
-        self._show_mark()
+        icon, colour = words.mark(entry)
+        self.mark.set_from_icon_name(icon)
+        for name in ("success", "dim-label"):
+            set_class(self.mark, name, name == colour)
         if is_running:
             self.open(is_open=entry.is_open is not False)
             self._begin_clock()
@@ -254,14 +257,6 @@ class ToolCard(Gtk.Box):
         text = " · ".join(filter(None, [words.tool(entry), *parts]))
         name = _("{call}. {status}").format(call=words.title(entry), status=text)
         set_accessible_name(self.header, name)
-
-    def _show_mark(self) -> None:
-        icon, colour = words.mark(self.entry)
-        for name in ("success", "dim-label"):
-            self.mark.remove_css_class(name)
-        self.mark.set_from_icon_name(icon)
-        if colour:
-            self.mark.add_css_class(colour)
 
     def _show_diff(self) -> None:
         """Show a small edit line by line, and name the file as the list of changes does."""
@@ -364,14 +359,11 @@ class ToolCard(Gtk.Box):
         self.output_place.set_visible(has_output)
         has_text = has_output and self.output is not None
         self.copy_button.set_visible(has_text)
-        self.find_button.set_visible(has_text and self._has_many_lines())
+        printed = entry.shown_text if entry.stage is Stage.DONE else ""
+        has_more = printed.count("\n") > _IN_VIEW or len(printed) > _IN_VIEW * _LONG
+        self.find_button.set_visible(has_text and has_more)
         has_graph = self.usage is not None and self.usage.graph.get_visible()
         self.output_tools.set_visible(has_text or has_graph or words.has_changes(entry))
-
-    def _has_many_lines(self) -> bool:
-        """Return whether a finished call printed more than is in view."""
-        text = self.entry.shown_text if self.entry.stage is Stage.DONE else ""
-        return text.count("\n") > _IN_VIEW or len(text) > _IN_VIEW * _LONG
 
     def _on_output(self, entry: CallEntry, data: bytes) -> None:
         if self.output is not None:

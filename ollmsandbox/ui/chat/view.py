@@ -138,8 +138,7 @@ class ChatView(Gtk.Box):
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
 
     def _add_rows_around_composer(self) -> None:
-        self._why_not = wrapped("", "caption", "dim-label")
-        self._why_not.set_hexpand(True)
+        self._why_not = wrapped("", "caption", "dim-label", hexpand=True)
         self.connect_button = Gtk.Button(
             label=_("Connect a _Model"),
             use_underline=True,
@@ -148,8 +147,7 @@ class ChatView(Gtk.Box):
         )
         name_buttons(self.connect_button)
         self.connect_button.add_css_class("small-button")
-        self._without = hbox(self._why_not, self.connect_button, spacing=12)
-        self._without.set_visible(False)
+        self._without = hbox(self._why_not, self.connect_button, spacing=12, visible=False)
         self.queue = QueueBar()
         self.todo = TodoBar()
         self.tour = TourBar()
@@ -167,9 +165,9 @@ class ChatView(Gtk.Box):
             self._without,
             self.composer,
             spacing=6,
+            margin_top=6,
+            margin_bottom=6,
         )
-        below.set_margin_top(6)
-        below.set_margin_bottom(6)
         self.append(ClampedBin(below))
 
     def show_capabilities(self, found: Capabilities) -> None:
@@ -185,15 +183,10 @@ class ChatView(Gtk.Box):
         self.session = session
         self.activity.show_session(session)
         if session is None:
+            # The window shows another page, and the rest is shown anew for the next session.
             self.composer.text = ""
             self.composer.attached = ()
-            self.composer.set_busy(False)
             self.queue.show_messages(())
-            self.todo.set_visible(False)
-            self.context.set_visible(False)
-            self.tour.set_visible(False)
-            self._show_page()
-            self.waiting.show_count(0)
             return
         listen = self._handlers.connect
         listen(session, "entries-changed", self._on_entries)
@@ -279,37 +272,33 @@ class ChatView(Gtk.Box):
                 self._show_place(entry, found.word)
                 return
 
-    def _go_to(self, entry: CallEntry | CallGroup) -> None:
+    def _go_to(self, entry: ChatEntry) -> bool:
+        """Go to a call, or several; return whether it is one."""
         if isinstance(entry, CallGroup):
             if not self.column.is_in_view(entry):
                 self.column.scroll_to(entry)
             if (group := self._group_row(entry)) is not None:
                 group.header.grab_focus()
-            return
-        card = self._card(entry)
-        if card is None or not self.column.is_in_view(entry):
-            self.show_call(entry.call.id)
-        elif (question := card.open_question) is not None:
-            question.take_focus()
-        else:
-            card.header.grab_focus()
+        elif isinstance(entry, CallEntry):
+            card = self._card(entry)
+            if card is None or not self.column.is_in_view(entry):
+                self.show_call(entry.call.id)
+            elif (question := card.open_question) is not None:
+                question.take_focus()
+            else:
+                card.header.grab_focus()
+        return isinstance(entry, CallEntry | CallGroup)
 
     def _go_back(self) -> bool:
         """Go to the call before the focused one."""
         items, place = self._focused_place()
-        return any(self._go_to_call(item) for item in reversed(items[:place]))
+        return any(self._go_to(item) for item in reversed(items[:place]))
 
     def _go_on(self) -> None:
         """Go to the next call, or from the last one to the composer."""
         items, place = self._focused_place()
-        if not any(self._go_to_call(item) for item in items[place + 1 :]):
+        if not any(self._go_to(item) for item in items[place + 1 :]):
             self.composer.focus()
-
-    def _go_to_call(self, entry: ChatEntry) -> bool:
-        """Return whether it is a call, or several."""
-        if is_call := isinstance(entry, CallEntry | CallGroup):
-            self._go_to(entry)
-        return is_call
 
     def _focused_place(self) -> tuple[list[ChatEntry], int]:
         items, focused = list(self.column.items), self.column.focused_item
@@ -455,8 +444,7 @@ class ChatView(Gtk.Box):
             self.column.scroll_to_end()
 
     def _fold(self) -> None:
-        """Show the entries of the last turn, with quiet calls in groups. Nothing before it can
-        change."""
+        """Show the last turn, with quiet calls in groups. Nothing before it can change."""
         entries, items = self.session.entries if self.session else [], self.column.items
         first = next((n for n in reversed(range(len(entries))) if _is_from_user(entries[n])), 0)
         start = items.index(entries[first]) if first and entries[first] in items else 0

@@ -48,8 +48,7 @@ class FoldButtons:
 
 
 class SectionButtons(Gtk.Box):
-    """The action buttons of one section. Only the last column has them, at the start of the row so
-    that they stay visible however narrow it is."""
+    """The buttons of a section, at the start of its row to stay visible in a narrow one."""
 
     def __init__(self, section: DiffSection, act: Callable[..., object], *, is_busy: bool) -> None:
         super().__init__(spacing=6)

@@ -55,7 +55,12 @@ class CodeBlock(Gtk.Box):
             None, self._buffer.get_start_iter(), left_gravity=True
         )
         self.view.set_buffer(self._buffer)
-        self._name(language)
+        self.language = found = find_language(language)
+        name = found.get_name() if found else language or _("Code")
+        if found and found.get_id() == "sh":
+            name = _("Shell")
+        self.name_label.set_label(name)
+        self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
         self._recolour()
         self.copy_button.connect("clicked", weakly(self._copy))
         self.connect("map", weakly(self._mapped))
@@ -88,15 +93,6 @@ class CodeBlock(Gtk.Box):
                 mark = "…" if before <= LONGEST_LINE else ""
                 lines[number] = line[: max(0, LONGEST_LINE - before)] + mark
         return "\n".join(lines)
-
-    def _name(self, written: str) -> None:
-        language = find_language(written)
-        self.language = language
-        name = language.get_name() if language else written or _("Code")
-        if language and language.get_id() == "sh":
-            name = _("Shell")
-        self.name_label.set_label(name)
-        self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
     def _fit(self) -> None:
         """Set the height for all lines, up to a limit. A text view knows its height only after it

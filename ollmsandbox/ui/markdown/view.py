@@ -203,7 +203,15 @@ class MarkdownView(Adw.Bin):
         buffer.apply_tag_by_name(_TAG, *buffer.get_bounds())
 
     def _add_tail(self) -> Gtk.TextView:
-        tail = _tail_view()
+        tail = Gtk.TextView(
+            editable=False,
+            cursor_visible=False,
+            accepts_tab=False,
+            wrap_mode=Gtk.WrapMode.WORD_CHAR,
+        )
+        tail.add_css_class("markdown-tail")
+        tail.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
+        tail.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
         self._column.append(tail)
         # A text view wraps for the width it had last. Before it had one, that is one pixel, and for
         # a moment it would be several pages high.
@@ -225,16 +233,3 @@ class MarkdownView(Adw.Bin):
     def _link_clicked(self, _label: Gtk.Label, address: str) -> bool:
         self.emit("open-link", address)
         return True
-
-
-def _tail_view() -> Gtk.TextView:
-    view = Gtk.TextView(
-        editable=False,
-        cursor_visible=False,
-        accepts_tab=False,
-        wrap_mode=Gtk.WrapMode.WORD_CHAR,
-    )
-    view.add_css_class("markdown-tail")
-    view.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
-    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
-    return view

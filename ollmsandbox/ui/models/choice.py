@@ -35,12 +35,10 @@ class ModelChoice(GObject.Object):
         if self._looking is not None:
             self._looking.cancel()
         task = self._looking = asyncio.ensure_future(self._look())
-        try:
-            await task
-        except asyncio.CancelledError:
-            # A newer call is running, and reports what it finds.
-            if not task.cancelled():
-                raise
+        await asyncio.wait({task})
+        # If it was cancelled, a newer call is running, and reports what it finds.
+        if not task.cancelled():
+            task.result()
 
     def default(self) -> tuple[str, str]:
         """Return the connection and model for a new session; empty if there is none."""

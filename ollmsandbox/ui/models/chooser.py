@@ -92,8 +92,7 @@ class ModelChooser(Gtk.MenuButton):
         connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
         connect.connect("clicked", weakly(self._on_connect))
         name_buttons(connect)
-        box = vbox(self._filter, scrolled, connect, spacing=6)
-        box.set_size_request(260, -1)
+        box = vbox(self._filter, scrolled, connect, spacing=6, width_request=260)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
         self.set_popover(self._popover)
@@ -102,8 +101,7 @@ class ModelChooser(Gtk.MenuButton):
     def show(  # type: ignore[override]
         self, connections: Sequence[ConnectionItem], current: tuple[str, str]
     ) -> None:
-        """Show the connections. `current` is the chosen connection and model; empty if there is
-        none."""
+        """Show the connections. `current` is the one that is chosen and its model, or empty."""
         if (tuple(connections), current) != (self._connections, self._current):
             self._connections, self._current = tuple(connections), current
             self._fill()
@@ -174,8 +172,7 @@ class _ModelRow(Gtk.ListBoxRow):
         self.connection, self.model = connection, model
         label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
-        box = hbox(label, spacing=6)
-        box.set_margin_start(12)
+        box = hbox(label, spacing=6, margin_start=12)
         if state is not None:
             mark = decorative_icon(_LOOKS[state][0])
             if state is ConnectionState.FAILED:
@@ -197,9 +194,7 @@ def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
         note = _("No models")
     if note:
         style = "warning" if connection.problem else "dim-label"
-        said = wrapped(note, "caption", style)
-        said.set_max_width_chars(36)
-        box.append(said)
+        box.append(wrapped(note, "caption", style, max_width_chars=36))
     row = Gtk.ListBoxRow(child=box, activatable=False, selectable=False, focusable=False)
     row.update_property([Gtk.AccessibleProperty.LABEL], [connection.name])
     return row

@@ -130,8 +130,7 @@ def action(title: str, subtitle: str = "") -> Adw.ActionRow:
 
 
 def button(label: str, name: str, method: Callable[..., object], *given: object) -> Gtk.Button:
-    """Return a button for the end of a row; `name` is what a screen reader says. It calls a method
-    with what is given."""
+    """Return a button that calls a method; `name` is what a screen reader says."""
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
     set_accessible_name(made, name)
     return _calling(made, method, *given)

@@ -382,8 +382,7 @@ def _wish(call: ToolCall) -> str:
 
 
 class NoticeEntry(ChatEntry):
-    """A sentence between messages; `is_error` where something went wrong, `can_retry` if the turn
-    can be tried again."""
+    """A sentence between messages; `can_retry` if the turn can be tried again."""
 
     def __init__(self, text: str, *, is_error: bool = False, can_retry: bool = False) -> None:
         super().__init__()
@@ -403,8 +402,7 @@ class SummaryEntry(ChatEntry):
 
 
 class Story:
-    """Makes the entries of messages, whether they are stored or just came: the same ones for the
-    same messages."""
+    """Makes the entries of messages: the same ones whether they are stored or just came."""
 
     def __init__(self) -> None:
         self._last: ChatEntry | None = None
@@ -425,8 +423,7 @@ class Story:
         self._last = last
 
     def tell(self, message: Message) -> ChatEntry | None:
-        """Return the entry of a message, or None if there is nothing to show. Calls have their
-        own."""
+        """Return the entry of a message; None if there is nothing to show. Calls have their own."""
         entry: ChatEntry | None = None
         if message.role is Role.SUMMARY:
             entry = SummaryEntry(message.text)

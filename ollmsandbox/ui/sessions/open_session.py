@@ -164,8 +164,7 @@ class OpenSession(GObject.Object):
         self.emit("tour-changed")
 
     def take_back(self) -> MessageEntry:
-        """Remove the user's last message and everything after it; return it. Raise an error while
-        the agent works."""
+        """Remove and return the last message, and all after it. Raise while the agent works."""
         said = next(entry for entry in reversed(self.entries) if _is_said(entry))
         assert isinstance(said, MessageEntry)
         self.conversation.take_back(said.at)

@@ -194,8 +194,7 @@ def hosts_summary(uses: Sequence[HostUse]) -> str:
 
 
 def host_lines(uses: Sequence[HostUse], most: int) -> list[str]:
-    """Return a line for each host with what was sent and received: up to `most`, and how many they
-    omit."""
+    """Return what up to `most` hosts were sent and sent back, and how many others there are."""
     # Translators: {host} is a name such as example.org; the sizes are such as "1.2 kB".
     allowed = _("{host}: {sent} sent, {received} received")
     refused = _("{host}: refused")

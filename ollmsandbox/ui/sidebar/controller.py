@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, Gtk
+from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
@@ -58,12 +58,7 @@ class SidebarController:
         self._requested = ""
         self._newest = LatestOnly()
         # What can be undone, as long as its toast is shown.
-        self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
-        self._last_number = 0
-        self._undo = Gio.SimpleAction.new("undo-removal", GLib.VariantType.new("u"))
-        self._undo.set_enabled(False)
-        self._undo.connect("activate", weakly(self._on_undo))
-        window.add_action(self._undo)
+        self._removals: dict[Adw.Toast, Undo] = {}
         add_shortcut(window, "<Control>z", self._on_undo_key)
         handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
@@ -198,22 +193,18 @@ class SidebarController:
 
     def _offer_undo(self, words: str, undo: Undo) -> None:
         # Also by a shortcut: reaching the button with Tab takes longer than it is shown.
-        toast = Adw.Toast(title=GLib.markup_escape_text(words), button_label=_("_Undo"))
-        self._last_number += 1
-        toast.set_action_name("win.undo-removal")
-        toast.set_action_target_value(GLib.Variant.new_uint32(self._last_number))
-        toast.set_timeout(_TIME_TO_UNDO)
-        toast.connect("dismissed", weakly(self._on_dismissed), self._last_number)
-        self._removals[self._last_number] = toast, undo
-        self._undo.set_enabled(True)
+        toast = Adw.Toast(
+            title=GLib.markup_escape_text(words),
+            button_label=_("_Undo"),
+            timeout=_TIME_TO_UNDO,
+        )
+        toast.connect("button-clicked", weakly(self._undo_removal))
+        toast.connect("dismissed", weakly(self._on_dismissed))
+        self._removals[toast] = undo
         self._toasts.add_toast(toast)
 
-    def _on_dismissed(self, _toast: Adw.Toast, number: int) -> None:
-        self._removals.pop(number, None)
-        self._undo.set_enabled(bool(self._removals))
-
-    def _on_undo(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
-        self._undo_removal(target.get_uint32())
+    def _on_dismissed(self, toast: Adw.Toast) -> None:
+        self._removals.pop(toast, None)
 
     def _on_undo_key(self) -> bool:
         """Undo the last removal. In a text field, the shortcut belongs to the text."""
@@ -221,13 +212,12 @@ class SidebarController:
         is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
         if is_text or not self._removals:
             return False
-        number, (toast, _undo) = list(self._removals.items())[-1]
-        self._undo_removal(number)
+        toast = next(reversed(self._removals))
+        self._undo_removal(toast)
         dismiss_when_shown(self._toasts, toast)
         return True
 
-    def _undo_removal(self, number: int) -> None:
+    def _undo_removal(self, toast: Adw.Toast) -> None:
         # Not twice: the button can be pressed while the toast disappears.
-        if (removal := self._removals.pop(number, None)) is not None:
-            self._undo.set_enabled(bool(self._removals))
-            self._tasks.start(removal[1]())
+        if (undo := self._removals.pop(toast, None)) is not None:
+            self._tasks.start(undo())

@@ -8,18 +8,16 @@ from gi.repository import Gtk
 from .labels import add_classes, set_accessible_name
 
 
-def hbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
-    return _filled(Gtk.Box(spacing=spacing), children)
-
-
-def vbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
-    return _filled(Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=spacing), children)
-
-
-def _filled(box: Gtk.Box, children: tuple[Gtk.Widget, ...]) -> Gtk.Box:
+def hbox(*children: Gtk.Widget, **properties: object) -> Gtk.Box:
+    box = Gtk.Box()
+    box.set_properties(**properties)
     for child in children:
         box.append(child)
     return box
+
+
+def vbox(*children: Gtk.Widget, **properties: object) -> Gtk.Box:
+    return hbox(*children, orientation=Gtk.Orientation.VERTICAL, **properties)
 
 
 def icon_button(icon: str, name: str, *styles: str) -> Gtk.Button:

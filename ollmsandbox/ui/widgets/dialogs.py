@@ -39,8 +39,7 @@ async def ask_for_name(
     name: str = "",
     is_good: Callable[[str], bool] = bool,
 ) -> str:
-    """Return the name that the user types, or "" if they cancel. `label` says what the
-    entry is for; only a good name can be chosen."""
+    """Return the name that the user types, "" if they cancel. Only a good one can be chosen."""
     entry = Gtk.Entry(text=name, activates_default=True, placeholder_text=label)
     set_accessible_name(entry, label)
     dialog = Adw.MessageDialog(

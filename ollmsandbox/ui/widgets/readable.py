@@ -55,8 +55,7 @@ def is_yesterday(at: float) -> bool:
 
 
 def day_and_time(at: float, *, with_time: bool = True) -> str:
-    """Return when something happened: "Today, 14:02", "Yesterday, 14:02", "3 March", "3 March
-    2024"."""
+    """Return a time as "Today, 14:02", "Yesterday, 14:02", "3 March" or "3 March 2024"."""
     then = time.localtime(at)
     if is_today(at):
         day = _("Today")

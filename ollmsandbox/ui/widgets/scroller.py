@@ -16,8 +16,7 @@ _BOTH = Gtk.EventControllerScrollFlags.BOTH_AXES | Gtk.EventControllerScrollFlag
 
 
 def lower_when_wider(scroller: Gtk.ScrolledWindow) -> None:
-    """Make a scrolled text view as low as its text after it has become wider. By itself, it keeps
-    the height that the text had before."""
+    """Make a scrolled text view lower when it gets wider, which GTK itself does not."""
     view = weak_reference(scroller.get_child())
     before = 0.0
 

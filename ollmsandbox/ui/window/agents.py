@@ -49,8 +49,7 @@ class AgentService:
         asker: WindowAsker,
         ended: Callable[[str], object],
     ) -> None:
-        """`sessions` is called when the first program comes; `ended` with a session whose agent has
-        gone."""
+        """`sessions` is called when the first program comes, and `ended` when one has gone."""
         self._bus = bus
         self._sessions = sessions
         self._asker = asker

@@ -27,8 +27,7 @@ class Maintenance:
         warn: Callable[[str], object],
         done: Callable[[], object],
     ) -> None:
-        """Start at once. Call `warn` with what the user has to know, and `done` each time files may
-        have changed."""
+        """Start at once. Call `warn` with what to tell, and `done` when files may have changed."""
         self._manager = manager
         self._tasks = tasks
         self._warn = warn
