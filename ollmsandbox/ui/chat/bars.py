@@ -15,7 +15,7 @@ from ...text.visible import visible_line
 from ...tools.base import Picture
 from ..sessions.entries import CallEntry, MessageEntry
 from ..sessions.tool_text import has_changes
-from ..widgets.boxes import hbox, icon_button, vbox
+from ..widgets.boxes import hbox, icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     describe,
@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
 
 
-def _button(bar: Gtk.Widget, label: str, name: str) -> Gtk.Button:
-    """Return a button that has the bar emit a signal, or carries out an action of the window."""
-    button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
-    if name.startswith("win."):
-        button.set_action_name(name)
-    else:
-        forward(button, "clicked", bar, name)
-    return button
-
-
 class MissingFolderBar(Gtk.Revealer):
     __gsignals__ = signals({"remove": (), "locate": ()})
 
@@ -57,10 +47,9 @@ class MissingFolderBar(Gtk.Revealer):
             (_("_Open a Project"), "win.open-project"),
             (_("_Locate…"), "locate"),
         ):
-            buttons.add_group([_button(self, label, name)])
+            buttons.add_group([text_button(self, label, name)])
         content = vbox(hbox(icon, self._label, spacing=9), buttons, spacing=9)
         content.add_css_class("missing-bar")
-        name_buttons(content)
         self.set_child(content)
 
     def show_folder(self, folder: str) -> None:
@@ -150,9 +139,8 @@ class EditBar(Gtk.Box):
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
         label = wrapped(words, "caption", "dim-label", width_chars=30)
-        self.restore_button = _button(self, _("_Restore Files…"), "restore")
+        self.restore_button = text_button(self, _("_Restore Files…"), "restore")
         self.restore_button.add_css_class("small-button")
-        name_buttons(self.restore_button)
         cross = icon_button("window-close-symbolic", _("Cancel"), "flat", "circular", "chip-button")
         forward(cross, "clicked", self, "cancel")
         content.add_group([label])
@@ -171,7 +159,7 @@ class TourBar(Gtk.Box):
         self.add_css_class("queue-bar")
         self._label = wrapped("", "caption", "dim-label", hexpand=True)
         self.append(self._label)
-        self.next_button = _button(self, _("_Next"), "next")
+        self.next_button = text_button(self, _("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
         self.append(self.next_button)
         self._end = WrapBox(hexpand=True)
@@ -180,9 +168,8 @@ class TourBar(Gtk.Box):
             (_("_Open a Project"), "win.open-project"),
             (_("Connect a _Model"), "win.connect-model"),
         ):
-            self._end.add_group([_button(self, label, name)])
+            self._end.add_group([text_button(self, label, name)])
         self.append(self._end)
-        name_buttons(self)
 
     def show_stop(self, number: int, most: int) -> None:
         self._label.set_label(_("Tour: {number} of {most}").format(number=number, most=most))

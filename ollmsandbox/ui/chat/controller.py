@@ -66,35 +66,29 @@ class ChatController:
         self._manager = sessions.factory.manager
         self._tasks = tasks
         self._newest_look = LatestOnly()
-        of_view: dict[str, Callable[..., object]] = {
-            "send": self._on_send,
-            "resend": self._on_resend,
-            "restore": self._on_restore,
-            "retry": self._on_retry,
-            "stop-call": self._on_stop_call,
-            "answer": self._on_answer,
-            "save-hosts": self._on_save_hosts,
-            "open-terminal": self._on_open_terminal,
-        }
-        of_composer: dict[str, Callable[..., object]] = {
-            "stop": self.stop,
-            "attach": self._on_attach,
-            "attach-pictures": self._on_attach_pictures,
-            "look-at-model": self._on_look_at_model,
-            "set-seeing": self._on_set_seeing,
-            "dropped": self._on_dropped,
-            "pasted": self._on_pasted,
-        }
-        heard: tuple[tuple[GObject.Object, dict[str, Callable[..., object]]], ...] = (
-            (view, of_view),
-            (view.composer, of_composer),
-            (view.queue, {"drop": self._on_unqueue}),
-            (view.context, {"summarise": self._on_summarise}),
-            (changes, {"acted": self.sum_up_turn}),
+        heard: tuple[tuple[GObject.Object, str, Callable[..., object]], ...] = (
+            (view, "send", self._on_send),
+            (view, "resend", self._on_resend),
+            (view, "restore", self._on_restore),
+            (view, "retry", self._on_retry),
+            (view, "stop-call", self._on_stop_call),
+            (view, "answer", self._on_answer),
+            (view, "save-hosts", self._on_save_hosts),
+            (view, "open-terminal", self._on_open_terminal),
+            (view.composer, "stop", self.stop),
+            (view.composer, "attach", self._on_attach),
+            (view.composer, "attach-pictures", self._on_attach_pictures),
+            (view.composer, "look-at-model", self._on_look_at_model),
+            (view.composer, "set-seeing", self._on_set_seeing),
+            (view.composer, "dropped", self._on_dropped),
+            (view.composer, "pasted", self._on_pasted),
+            (view.composer.view.get_buffer(), "changed", self._on_typed),
+            (view.queue, "drop", self._on_unqueue),
+            (view.context, "summarise", self._on_summarise),
+            (changes, "acted", self.sum_up_turn),
         )
-        for source, methods in heard:
-            for name, method in methods.items():
-                source.connect(name, weakly(method))
+        for source, name, method in heard:
+            source.connect(name, weakly(method))
         for name, opens in (
             ("open-link", open_link),
             ("open-output", open_output),
@@ -109,7 +103,6 @@ class ChatController:
         self._handlers = SignalHandlers()
         self._rest = Timer(self._on_rest)
         view.composer.completion.find = weakly(self._find_files)
-        view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
     def show_session(self, session: OpenSession | None) -> None:
         """Show beside the chat what belongs to a session that the view shows now."""

@@ -12,6 +12,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from gi.repository import GLib, GObject, Gtk
@@ -56,12 +57,15 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         make_row: Callable[[T], Gtk.Widget],
         last: Gtk.Widget | None = None,
         name_row: Callable[[T], str] | None = None,
+        has_many_stops: Callable[[T], bool] = lambda _item: False,
     ) -> None:
-        """`last` is shown below all items. `name_row` returns what a screen reader calls one."""
+        """`last` is shown below all items. `name_row` returns what a screen reader calls one, and
+        `has_many_stops` whether the Tab key stops at each widget in it."""
         super().__init__(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # A method of the widget that contains this one must not keep that alive.
         self._make_row = weakly(make_row) if inspect.ismethod(make_row) else make_row
         self._name_row = name_row
+        self._has_many_stops = has_many_stops
         self._items: list[T] = []
         # The items from here on have rows.
         self._first = 0
@@ -148,11 +152,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         row = self._rows.get(item)
         return row.get_child() if row is not None else None
 
-    def set_many_stops(self, item: T, is_set: bool) -> None:
-        """Let the Tab key stop at each widget of an item's row."""
-        if (row := self._rows.get(item)) is not None:
-            row.has_many_stops = is_set
-
     # --- scrolling -------------------------------------------------------------------------------
 
     def scroll_to_end(self, *_args: object) -> None:
@@ -237,6 +236,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     def _new_row(self, item: T) -> TabStop:
         self._rows[item] = row = TabStop(accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        row.has_many_stops = partial(self._has_many_stops, item)
         return row
 
     def _shown(self, item: T) -> Gtk.Widget:

@@ -14,11 +14,10 @@ from ..markdown.picture import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.boxes import icon_button, vbox
+from ..widgets.boxes import icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     has_long_word,
-    name_buttons,
     one_line,
     set_accessible_name,
     set_class,
@@ -300,13 +299,8 @@ class NoticeRow(Gtk.Box):
             self._image = image
             # Below each other where both do not fit, as in German.
             self._buttons = WrapBox()
-            preferences = Gtk.Button(label=_("_Preferences"), use_underline=True)
-            preferences.set_action_name("win.show-connections")
-            retry = Gtk.Button(label=_("_Try Again"), use_underline=True)
-            forward(retry, "clicked", self, "retry")
-            for button in (preferences, retry):
-                self._buttons.add_group([button])
-            name_buttons(self._buttons)
+            self._buttons.add_group([text_button(self, _("_Preferences"), "win.show-connections")])
+            self._buttons.add_group([text_button(self, _("_Try Again"), "retry")])
             content.append(self._buttons)
             self._handlers.connect(entry, "changed", self._on_changed)
             self._on_changed(entry)

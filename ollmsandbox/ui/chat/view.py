@@ -14,10 +14,10 @@ from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, SummaryEntry
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
-from ..widgets.boxes import hbox, vbox
+from ..widgets.boxes import hbox, text_button, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import add_shortcut
-from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class, wrapped
+from ..widgets.labels import add_classes, set_accessible_name, set_class, wrapped
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -68,7 +68,6 @@ class ChatView(Gtk.Box):
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
         self._handlers = SignalHandlers()
-        self._answerable: list[CallEntry] = []
         # Calls and messages that have not ended.
         self._watched: dict[ChatEntry, int] = {}
         self._add_messages()
@@ -93,7 +92,7 @@ class ChatView(Gtk.Box):
         self.activity = ActivityLine()
         last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
-        self.column = MessageList(self._make_row, last, row_name)
+        self.column = MessageList(self._make_row, last, row_name, _may_wait_for_user)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -139,13 +138,7 @@ class ChatView(Gtk.Box):
 
     def _add_rows_around_composer(self) -> None:
         self._why_not = wrapped("", "caption", "dim-label", hexpand=True)
-        self.connect_button = Gtk.Button(
-            label=_("Connect a _Model"),
-            use_underline=True,
-            valign=Gtk.Align.CENTER,
-            action_name="win.connect-model",
-        )
-        name_buttons(self.connect_button)
+        self.connect_button = text_button(self, _("Connect a _Model"), "win.connect-model")
         self.connect_button.add_css_class("small-button")
         self._without = hbox(self._why_not, self.connect_button, spacing=12, visible=False)
         self.queue = QueueBar()
@@ -506,11 +499,6 @@ class ChatView(Gtk.Box):
         """Dim everything but the question while one is open."""
         asking = self.session.asking() if self.session is not None else []
         set_class(self.column, "has-question", bool(asking))
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, False)
-        self._answerable = self.session.answerable() if self.session is not None else []
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, True)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         if (group := self._group_row(self._block_of(entry))) is not None:
@@ -542,9 +530,6 @@ class ChatView(Gtk.Box):
         self.composer.focus()
 
     def _on_looked(self, _column: MessageList) -> None:
-        # Its row may have been made just now.
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()
 
@@ -643,6 +628,11 @@ def _history(entries: Iterable[ChatEntry]) -> list[str]:
         elif isinstance(entry, CallEntry) and entry.own:
             found.append(f"!{entry.description}")
     return found
+
+
+def _may_wait_for_user(entry: ChatEntry) -> bool:
+    """Return whether a call asks, or is in a terminal, where it may wait for a line."""
+    return isinstance(entry, CallEntry) and bool(entry.stage is Stage.ASKING or entry.terminal)
 
 
 def _is_from_user(entry: ChatEntry) -> bool:

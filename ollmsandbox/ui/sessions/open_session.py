@@ -108,11 +108,6 @@ class OpenSession(GObject.Object):
     def asking(self) -> list[CallEntry]:
         return [entry for entry in self._calls.values() if entry.stage is Stage.ASKING]
 
-    def answerable(self) -> list[CallEntry]:
-        """Return the calls that ask, and those in a terminal, which may wait for a line."""
-        calls = self._calls.values()
-        return [entry for entry in calls if entry.stage is Stage.ASKING or entry.terminal]
-
     @property
     def steps(self) -> tuple[TodoStep, ...]:
         """The model's to-do list; empty without one."""

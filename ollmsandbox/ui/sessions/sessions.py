@@ -26,7 +26,7 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.spec import Mode
 from ..changes.model import count_pending
 from ..settings import Settings, own_limits
-from ..widgets.readable import is_today, is_yesterday, money, number
+from ..widgets.readable import days_ago, money, number
 from ..widgets.signals import signals
 from .entries import CallEntry, entries_of
 from .folder import FolderChecker
@@ -453,6 +453,5 @@ def _spent_text(spent: Spent) -> str:
 
 
 def _day(at: float) -> Day:
-    if is_today(at) or at > time.time():
-        return Day.TODAY
-    return Day.YESTERDAY if is_yesterday(at) else Day.EARLIER
+    ago = days_ago(at)
+    return Day.TODAY if ago <= 0 else Day.YESTERDAY if ago == 1 else Day.EARLIER

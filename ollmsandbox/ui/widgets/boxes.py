@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from gi.repository import Gtk
 
-from .labels import add_classes, set_accessible_name
+from .labels import add_classes, name_buttons, set_accessible_name
+from .signals import forward
 
 
 def hbox(*children: Gtk.Widget, **properties: object) -> Gtk.Box:
@@ -25,6 +26,17 @@ def icon_button(icon: str, name: str, *styles: str) -> Gtk.Button:
     button = Gtk.Button(icon_name=icon, tooltip_text=name, valign=Gtk.Align.CENTER)
     add_classes(button, *styles)
     set_accessible_name(button, name)
+    return button
+
+
+def text_button(source: Gtk.Widget, label: str, name: str) -> Gtk.Button:
+    """Return a button that has `source` emit a signal, or carries out an action of the window."""
+    button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
+    name_buttons(button)
+    if name.startswith("win."):
+        button.set_action_name(name)
+    else:
+        forward(button, "clicked", source, name)
     return button
 
 

@@ -13,11 +13,12 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gi.repository import Gsk, Gtk
+from gi.repository import GLib, Gsk, Gtk
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...i18n import _
+from ...project import DAILY
 from ...text.visible import visible_line
 from ..badge.controller import BadgeController
 from ..changes.view import ChangesView
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from ..sessions.sessions import Sessions
     from ..settings import Settings
     from ..sidebar.sidebar import Sidebar
-    from .maintenance import Maintenance
     from .window import Window
 
 
@@ -109,7 +109,7 @@ class WindowController:
         self._handlers.connect(sessions, "changed", self._on_sessions_changed)
         self._handlers.connect(settings, "changed", self._on_setting_changed)
         self._handlers.connect(settings, "trouble", window.notices.on_text)
-        self._maintenance: Maintenance | None = None
+        self._daily = 0
         self._watches: list[FileWatch] = []
 
     # --- for the application ---------------------------------------------------------------------
@@ -240,18 +240,19 @@ class WindowController:
             FileWatch(self.factory.paths.database, weakly(self.side.refresh)),
             FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
         ]
-        self._tasks.start(self._begin_maintenance())
+        self._maintain()
+        self._daily = GLib.timeout_add_seconds(DAILY, weakly(self._maintain))
 
-    async def _begin_maintenance(self) -> None:
-        # In a thread: it loads the sandbox, which takes 25 ms.
-        module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
-        if not self._closer.has_begun:
-            self._maintenance = module.Maintenance(
-                self.factory.manager,
-                self._tasks,
-                weakly(self._window.notices.tell),
-                weakly(self.changes.refresh),
-            )
+    def _maintain(self) -> bool:
+        async def maintain() -> None:
+            # In a thread: it loads the sandbox, which takes 25 ms.
+            module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
+            tell, warn = self._tasks.tell, self._window.notices.tell
+            if not self._closer.has_begun:
+                await module.maintain(self.factory.manager, tell, warn, self.changes.refresh)
+
+        self._tasks.start(maintain())
+        return GLib.SOURCE_CONTINUE
 
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
@@ -292,8 +293,8 @@ class WindowController:
         return probe(self.factory.paths, self.factory.environ)
 
     def _leave_screen(self) -> None:
-        if self._maintenance is not None:
-            self._maintenance.end()
+        if self._daily:
+            GLib.source_remove(self._daily)
         self._scan.end()
         for watch in self._watches:
             watch.end()
