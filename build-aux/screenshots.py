@@ -158,8 +158,9 @@ async def play(application: Application, folder: Path, scheme: str) -> None:
     talk = asyncio.ensure_future(session.conversation.say("The tests fail. Can you fix it?"))
     await until(session.asking, "a question")
     await picture.take("permission")
-    asked = session.asking()[0].asked[-1]
-    application.asker.answer(asked.request.id, Answer.DENY)
+    asked = session.asking()[0].request
+    assert asked is not None
+    application.asker.answer(asked.id, Answer.DENY)
     await talk
 
     # It looks like a session with any other model.

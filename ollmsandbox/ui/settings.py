@@ -63,6 +63,10 @@ class Settings(GObject.Object):
         if self._settings.get_value(key) != variant:
             self._settings.set_value(key, variant)
 
+    def action(self, key: str) -> Gio.Action:
+        """Return an action that has the value of a preference as its state, and changes it."""
+        return self._settings.create_action(key)
+
     def _on_changed(self, _settings: Gio.Settings, key: str) -> None:
         if self._file is not None:
             self._write(self._file)

@@ -26,12 +26,9 @@ class Place:
         heard = self.heard = list[tuple[object, ...]]()
         names = (
             "send",
-            "run",
-            "stop",
             "retry",
             "stop-call",
             "answer",
-            "reply",
             "show-changes",
             "open-link",
         )

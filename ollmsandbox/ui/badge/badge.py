@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
+from ... import N_
 from ...i18n import _
 from ...text.visible import visible_words
 from ..widgets.boxes import hbox, scrolled_list, set_margins, vbox
@@ -37,22 +38,23 @@ class SandboxState(Enum):
 
 
 class Section(NamedTuple):
-    """A heading of the popover, and the sentences below it."""
-
     title: str
     sentences: Sequence[str]
 
 
-# The icon of each state, and the style class of its colour or "".
+_GOOD, _FAIR, _POOR = (f"security-{degree}-symbolic" for degree in ("high", "medium", "low"))
+_WIRED, _WARNING = "network-wired-symbolic", "dialog-warning-symbolic"
+# The text of each state, its icon, and the style class of its colour or "".
 _LOOKS = {
-    SandboxState.UNKNOWN: ("security-medium-symbolic", ""),
-    SandboxState.SANDBOXED: ("security-high-symbolic", "success"),
-    SandboxState.NETWORK: ("network-wired-symbolic", "warning"),
-    SandboxState.INNER: ("security-medium-symbolic", ""),
-    SandboxState.INNER_NETWORK: ("network-wired-symbolic", "warning"),
-    SandboxState.ASKING: ("security-medium-symbolic", ""),
-    SandboxState.NONE: ("security-low-symbolic", "warning"),
-    SandboxState.BROKEN: ("dialog-warning-symbolic", "warning"),
+    SandboxState.UNKNOWN: (N_("Checking…"), _FAIR, ""),
+    SandboxState.SANDBOXED: (N_("Sandboxed, no network"), _GOOD, "success"),
+    SandboxState.NETWORK: (N_("Sandboxed, allowed hosts only"), _WIRED, "warning"),
+    # Translators: commands run in a second sandbox, which the Flatpak portal starts.
+    SandboxState.INNER: (N_("Inner sandbox, no network"), _FAIR, ""),
+    SandboxState.INNER_NETWORK: (N_("Inner sandbox, network on"), _WIRED, "warning"),
+    SandboxState.ASKING: (N_("Asks each time"), _FAIR, ""),
+    SandboxState.NONE: (N_("Not sandboxed: asks each time"), _POOR, "warning"),
+    SandboxState.BROKEN: (N_("Commands cannot run"), _WARNING, "warning"),
 }
 
 
@@ -76,19 +78,9 @@ class SandboxBadge(Gtk.MenuButton):
         self.show(SandboxState.UNKNOWN, ())
 
     def show(self, sandbox: SandboxState, sections: Sequence[Section]) -> None:  # type: ignore[override]
-        text = {
-            SandboxState.UNKNOWN: _("Checking…"),
-            SandboxState.SANDBOXED: _("Sandboxed, no network"),
-            SandboxState.NETWORK: _("Sandboxed, allowed hosts only"),
-            # Translators: commands run in a second sandbox, which the Flatpak portal starts.
-            SandboxState.INNER: _("Inner sandbox, no network"),
-            SandboxState.INNER_NETWORK: _("Inner sandbox, network on"),
-            SandboxState.ASKING: _("Asks each time"),
-            SandboxState.NONE: _("Not sandboxed: asks each time"),
-            SandboxState.BROKEN: _("Commands cannot run"),
-        }[sandbox]
         self.state = sandbox
-        icon, style = _LOOKS[sandbox]
+        words, icon, style = _LOOKS[sandbox]
+        text = _(words)
         self._icon.set_from_icon_name(icon)
         self.label.set_label(text)
         # Without this, the title would take its room.
@@ -99,7 +91,10 @@ class SandboxBadge(Gtk.MenuButton):
         for child in children_of(self._sections):
             self._sections.remove(child)
         for section in sections:
-            self._sections.append(_section_box(section))
+            title = Gtk.Label(label=section.title, xalign=0, css_classes=["heading"])
+            # A long path must not make the popover wider.
+            lines = [wrapped(visible_words(one), max_width_chars=48) for one in section.sentences]
+            self._sections.append(vbox(title, *lines, spacing=6))
 
     def set_narrow(self, narrow: bool) -> None:
         """Show only the icon, whose tooltip has the text."""
@@ -109,13 +104,3 @@ class SandboxBadge(Gtk.MenuButton):
     def text_width(self) -> int:
         """The width of the text in pixels, shown or not."""
         return self.label.create_pango_layout(self.label.get_label()).get_pixel_size()[0]
-
-
-def _section_box(section: Section) -> Gtk.Widget:
-    box = vbox(Gtk.Label(label=section.title, xalign=0, css_classes=["heading"]), spacing=6)
-    for sentence in map(visible_words, section.sentences):
-        label = wrapped(sentence)
-        # A long path must not make the popover wider.
-        label.set_max_width_chars(48)
-        box.append(label)
-    return box

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from ...sandbox.spec import RunSpec
 from ..settings import Settings, own_limits
-from .badge import SandboxBadge, SandboxState, Section
+from ..widgets.scheduling import Timer
+from .badge import SandboxBadge, SandboxState
 from .project import (
     ProjectState,
     find_state,
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
     from ..widgets.tasks import Tasks
 
-# Seconds without another change.
-_REST = 0.4
-
 
 class BadgeController:
     def __init__(
@@ -37,9 +34,9 @@ class BadgeController:
         self._tasks = tasks
         self._session: OpenSession | None = None
         self._found: Capabilities | None = None
-        self._sandbox = SandboxState.UNKNOWN
-        self._sections: tuple[Section, ...] = ()
+        self._state = ProjectState(SandboxState.UNKNOWN, ())
         self._looks = 0
+        self._soon = Timer(self.look_again)
 
     @property
     def _project(self) -> str | None:
@@ -68,25 +65,18 @@ class BadgeController:
 
     def look_again(self, *_args: object) -> None:
         """Read the plan of a command again, which also depends on preferences."""
-        self._start(0.0)
+        if self._project is not None:
+            self._looks += 1
+            self._tasks.start(self._look(self._project, self._looks))
 
     def look_soon(self) -> None:
         """Read it once after several changes, such as steps of a spin button."""
-        self._start(_REST)
-
-    def _start(self, rest: float) -> None:
-        if self._project is not None:
-            self._looks += 1
-            self._tasks.start(self._look(self._project, self._looks, rest))
+        self._soon.restart(400)
 
     def refresh(self) -> None:
-        self._badge.show(with_network(self._sandbox, self._session), self._sections)
+        self._badge.show(with_network(self._state.sandbox, self._session), self._state.sections)
 
-    async def _look(self, project: str, number: int, rest: float) -> None:
-        if rest:
-            await asyncio.sleep(rest)
-            if number != self._looks:
-                return
+    async def _look(self, project: str, number: int) -> None:
         limits = own_limits(self._settings)
         spec = RunSpec(project, profile=self._settings.text("profile"), limits=limits)
         state = await find_state(spec, self._factory.paths, self._factory.environ)
@@ -95,5 +85,5 @@ class BadgeController:
             self._show(state)
 
     def _show(self, state: ProjectState) -> None:
-        self._sandbox, self._sections = state.sandbox, state.sections
+        self._state = state
         self.refresh()

@@ -52,7 +52,8 @@ async def find_state(spec: RunSpec, paths: Paths, environ: Mapping[str, str]) ->
         profile = await asyncio.to_thread(load_profile, paths, spec)
         return ProjectState(state.sandbox, (*state.sections, limits_without_sandbox(profile)))
     except OllmSandboxError as error:
-        return broken_state(error)
+        section = Section(_("Commands cannot run here"), (localized(str(error)),))
+        return ProjectState(SandboxState.BROKEN, (section,))
 
 
 def with_network(sandbox: SandboxState, session: OpenSession | None) -> SandboxState:
@@ -63,11 +64,6 @@ def with_network(sandbox: SandboxState, session: OpenSession | None) -> SandboxS
             SandboxState.INNER: SandboxState.INNER_NETWORK,
         }.get(sandbox, sandbox)
     return sandbox
-
-
-def broken_state(error: OllmSandboxError) -> ProjectState:
-    sentence = localized(str(error))
-    return ProjectState(SandboxState.BROKEN, (Section(_("Commands cannot run here"), (sentence,)),))
 
 
 def machine_state(*, can_wrap: bool) -> ProjectState:
@@ -141,26 +137,20 @@ def _asks_section() -> Section:
 def sections_of(plan: Plan) -> tuple[Section, ...]:
     """Return the plan's sentences, sorted by subject."""
     # Not needed for the first frame.
-    from ...sandbox.plan.mounts import (
-        BoundFolder,
-        HiddenPath,
-        MaskedFolder,
-        OverlaidFolder,
-        WritableFolder,
-    )
+    from ...sandbox.plan import mounts
 
     writes: list[str] = []
     hidden: list[str] = []
     rest: list[str] = []
     for mount in plan.mounts:
         match mount:
-            case HiddenPath():
+            case mounts.HiddenPath():
                 hidden.append(visible_line(mount.path))
-            case MaskedFolder():
+            case mounts.MaskedFolder():
                 hidden += _existing(mount.spec.folder, mount.spec.hidden)
-            case BoundFolder():
+            case mounts.BoundFolder():
                 hidden += _existing(mount.folder, mount.hidden)
-            case OverlaidFolder() | WritableFolder():
+            case mounts.OverlaidFolder() | mounts.WritableFolder():
                 writes += filter(None, [mount.describe()])
             case _:
                 rest += filter(None, [mount.describe()])

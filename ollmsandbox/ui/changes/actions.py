@@ -152,7 +152,6 @@ def also_affected(
 
 
 def act_on_all(review: Review, verb: str, path: str) -> ActionResult:
-    """Act on everything pending in a project."""
     project = review.manager.find_project(path)
     if project is None:
         return ActionResult(0)

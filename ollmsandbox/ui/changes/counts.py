@@ -17,9 +17,6 @@ from ...text.diff import decode_text, matching_blocks, split_lines
 
 # Bytes. Larger files are only compared when the user opens them.
 _LARGEST = 128 << 10
-# Of more files, no lines are counted: nobody waits for that.
-_MOST_FILES = 200
-_OVER = {State.UNDONE, State.DISCARDED}
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,8 @@ class TurnChanges:
 
     @property
     def is_undone(self) -> bool:
-        return self.states <= _OVER and State.UNDONE in self.states
+        is_over = self.states <= {State.UNDONE, State.DISCARDED}
+        return is_over and State.UNDONE in self.states
 
 
 def turn_changes(manager: ProjectManager, run_ids: Sequence[str]) -> TurnChanges:
@@ -110,7 +108,8 @@ def _count(
     manager: ProjectManager,
     pairs: Sequence[tuple[tuple[Run, Recorded], tuple[Run, Recorded]]],
 ) -> LineCount | None:
-    if len(pairs) > _MOST_FILES:
+    # Nobody waits for the lines of more files.
+    if len(pairs) > 200:
         return None
     counts = [compare_lines(manager, before, after) for before, after in pairs]
     known = [count for count in counts if count is not None]

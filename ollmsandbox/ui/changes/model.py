@@ -9,12 +9,11 @@ seen.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from gi.repository import Gio, GObject
@@ -237,183 +236,139 @@ _ROWS = 240
 # takes a few milliseconds, so that no frame is late.
 _FIRST, _FEW, _REMOVED = 6, 3, 12
 
-
-@dataclass
-class _Group:
-    item: RunItem
-    # The last row of an open run, with files of its own.
-    ignored: IgnoredItem | None = None
-    # How many of its files are in the list. In the end it is all or none of them.
-    shown: int = 0
-    # The items that still exist: a list view expects the same item for the same position.
-    made: dict[int, Callable[[], FileItem | None]] = field(default_factory=dict)
-
-    @property
-    def wanted(self) -> int:
-        if not self.item.is_open:
-            return 0
-        data = self.item.data
-        if self.ignored is None:
-            return len(data.items or data.ignored)
-        return len(data.items) + 1 + (len(data.ignored) if self.ignored.is_open else 0)
-
-    def place_of(self, number: int) -> int | None:
-        """Return the position of a file, by the number of its change."""
-        data = self.item.data
-        for first, items in ((0, data.items), (len(data.items) + bool(data.items), data.ignored)):
-            numbers = [item.number for item in items]
-            if number in numbers:
-                place = first + numbers.index(number)
-                return place if place < self.shown else None
-        return None
-
-    def row(self, number: int) -> FileItem | IgnoredItem:
-        data = self.item.data
-        own = len(data.items)
-        if self.ignored is not None and number == own:
-            return self.ignored
-        found = self.made[number]() if number in self.made else None
-        if found is None:
-            if number < own:
-                found = FileItem(data, data.items[number])
-            else:
-                inner = number - own - bool(own)
-                found = FileItem(data, data.ignored[inner], is_ignored=bool(own))
-            self.made[number] = weak_reference(found)
-        return found
+# A row: the id of its run, and its place there. The row of the run itself is at -1. After its files
+# comes the row of those that git ignores, if it has others, and then these. Plain tuples, because
+# making 20,000 objects would take longer than a frame.
+_Row = tuple[str, int]
 
 
 class ChangeList(GObject.Object, Gio.ListModel):  # type: ignore[misc]  # GObject has both
     def __init__(self) -> None:
         super().__init__()
-        self._groups: list[_Group] = []
-        # Groups that are not in the list yet, last first.
-        self._coming: list[_Group] = []
-        # The position of each group, and the length of the list.
-        self._starts = [0]
+        self._runs: dict[str, RunData] = {}
+        self._open_runs: set[str] = set()
+        self._open_ignored: set[str] = set()
+        # What is in the list; where each row is when all are there; and how many of them are.
+        self._rows: list[_Row] = []
+        self._wanted: dict[_Row, int] = {}
+        self._same = 0
+        # The items that still exist: a list view expects the same item for the same position.
+        self._made: dict[_Row, Callable[[], FoldItem | FileItem | None]] = {}
 
     def do_get_item_type(self) -> GObject.GType:
         return GObject.type_from_name("GObject")
 
     def do_get_n_items(self) -> int:
-        return self._starts[-1]
+        return len(self._rows)
 
     def do_get_item(self, place: int) -> GObject.Object | None:
-        if place >= self._starts[-1]:
+        if place >= len(self._rows):
             return None
-        number = bisect_right(self._starts, place) - 1
-        group, inner = self._groups[number], place - self._starts[number]
-        return group.row(inner - 1) if inner else group.item
+        row = self._rows[place]
+        found = self._made[row]() if row in self._made else None
+        if found is None:
+            found = self._make(*row)
+            self._made[row] = weak_reference(found)
+        return found
 
-    def _find(self, run_id: str) -> tuple[_Group, int] | None:
-        groups = zip(self._groups, self._starts, strict=False)
-        return next((found for found in groups if found[0].item.data.id == run_id), None)
+    def _make(self, run_id: str, place: int) -> FoldItem | FileItem:
+        run = self._runs[run_id]
+        own = len(run.items)
+        if place < 0:
+            return RunItem(run, is_open=run_id in self._open_runs)
+        if place < own:
+            return FileItem(run, run.items[place])
+        if place == own > 0:
+            return IgnoredItem(run, is_open=run_id in self._open_ignored)
+        return FileItem(run, run.ignored[place - own - bool(own)], is_ignored=own > 0)
+
+    def _find(self, run_id: str, place: int) -> int | None:
+        row = (run_id, place)
+        return self._rows.index(row) if row in self._rows else None
 
     def place_of(self, run_id: str) -> int | None:
-        found = self._find(run_id)
-        return found[1] if found is not None else None
+        return self._find(run_id, -1)
 
     def place_of_file(self, run_id: str, number: int) -> int | None:
-        """Return the position of a file's row, or of its run's if that is folded; None if neither
-        is listed."""
-        if (found := self._find(run_id)) is None:
+        """Return the position of a file's row, or of its folded run; None if neither is listed."""
+        if (run := self._runs.get(run_id)) is None:
             return None
-        group, start = found
-        inner = group.place_of(number)
-        return start if inner is None else start + 1 + inner
+        files = (*run.items, *([None] if run.items else []), *run.ignored)
+        inner = next((n for n, item in enumerate(files) if item and item.number == number), -1)
+        place = self._find(run_id, inner)
+        return self.place_of(run_id) if place is None else place
 
     def place_of_ignored(self, run_id: str) -> int | None:
-        """Return the position of the row for the run's files that git ignores."""
-        if (found := self._find(run_id)) is None:
-            return None
-        group, start = found
-        own = len(group.item.data.items)
-        return start + 1 + own if group.ignored is not None and group.shown > own else None
+        run = self._runs.get(run_id)
+        return self._find(run_id, len(run.items)) if run is not None and run.items else None
 
     def show(
         self,
         runs: Iterable[RunData],
-        open_runs: Collection[str],
-        open_ignored: Collection[str] = (),
+        open_runs: set[str],
+        open_ignored: set[str] | None = None,
     ) -> None:
-        """Replace the content by the first few rows; each `grow` adds more."""
-        old = self._starts[-1]
-        self._groups = []
-        self._coming = [
-            _Group(
-                RunItem(run, is_open=run.id in open_runs),
-                IgnoredItem(run, is_open=run.id in open_ignored)
-                if run.items and run.ignored
-                else None,
-            )
-            for run in runs
-        ]
-        self._coming.reverse()
-        self._take(_FIRST)
-        self._changed(0, old, self._count())
+        """Replace the content by the first few rows; each `grow` adds more. `fold` changes which
+        runs are open, and of which the files that git ignores."""
+        self._runs = {run.id: run for run in runs}
+        self._open_runs = open_runs
+        self._open_ignored = set() if open_ignored is None else open_ignored
+        self._made.clear()
+        self._plan()
+        self._replace(0, len(self._rows), [*islice(self._wanted, _FIRST)])
 
     def shrink(self) -> bool:
-        """Remove one step's rows at the end, down to as many as are shown at first. Return whether
-        there was something to do."""
-        count = self._starts[-1]
-        left = rest = max(_FIRST, min(_ROWS, count - _REMOVED))
+        """Remove one step's rows at the end, down to a few. Return whether there were any."""
+        count = len(self._rows)
+        rest = max(_FIRST, min(_ROWS, count - _REMOVED))
         if rest >= count:
             return False
-        self._coming = self._groups[::-1]
-        self._groups = []
-        while left > 0:
-            group = self._coming.pop()
-            group.shown = min(group.shown, left - 1)
-            self._groups.append(group)
-            left -= 1 + group.shown
-        self._coming.clear()
-        self._changed(rest, count - rest, 0)
+        self._replace(rest, count)
         return True
 
     def fold(self, place: int) -> None:
         """Open or close the run, or the files that git ignores, at this position."""
-        number = bisect_right(self._starts, place) - 1
-        group = self._groups[number]
+        row = self._rows[place]
+        opened = self._open_runs if row[1] < 0 else self._open_ignored
+        opened ^= {row[0]}
+        self._plan()
         # A new item, so that the row is created anew.
-        if place == self._starts[number]:
-            group.item = RunItem(group.item.data, is_open=not group.item.is_open)
-        elif group.ignored is not None:
-            group.ignored = IgnoredItem(group.item.data, is_open=not group.ignored.is_open)
-        self._changed(place, 1, 1)
+        self._made.pop(row, None)
+        self.items_changed(place, 1, 1)
 
     def grow(self) -> bool:
         """Add or remove one step's rows. Return whether there was something to do."""
-        for group, start in zip(self._groups, self._starts, strict=False):
-            if group.shown != group.wanted:
-                self._resize(group, start + 1)
-                return True
-        if not self._coming:
-            return False
-        before = self._starts[-1]
-        self._take(_FEW if before < _ROWS else sum(1 + one.wanted for one in self._coming))
-        self._changed(before, 0, self._count() - before)
-        return True
+        rows, wanted = self._rows, self._wanted
+        while self._same < len(rows) and wanted.get(rows[self._same]) == self._same:
+            self._same += 1
+        first = gone = self._same
+        while gone < len(rows) and rows[gone] not in wanted:
+            gone += 1
+        if gone > first:
+            self._replace(first + max(0, min(_ROWS, gone - first - _FEW)), gone)
+            return True
+        missing = wanted[rows[first]] if first < len(rows) else len(wanted)
+        if missing > first:
+            until = missing if first > _ROWS else min(missing, first + _FEW)
+            self._replace(first, first, [*islice(wanted, first, until)])
+        return missing > first
 
-    def _resize(self, group: _Group, first: int) -> None:
-        before, wanted = group.shown, group.wanted
-        if before < wanted:
-            group.shown = wanted if first + before > _ROWS else min(wanted, before + _FEW)
-            self._changed(first + before, 0, group.shown - before)
-        else:
-            group.shown = max(wanted, min(_ROWS, before - _FEW))
-            self._changed(first + group.shown, before - group.shown, 0)
+    def _plan(self) -> None:
+        """Find out which rows are to be in the list."""
+        rows: list[_Row] = []
+        for run in self._runs.values():
+            count = len(run.items)
+            if run.id not in self._open_runs:
+                count = 0
+            elif not count or run.id in self._open_ignored:
+                count += bool(count and run.ignored) + len(run.ignored)
+            elif run.ignored:
+                count += 1
+            rows += zip(repeat(run.id), range(-1, count))
+        self._wanted = dict(zip(rows, range(len(rows)), strict=True))
+        self._same = 0
 
-    def _take(self, count: int) -> None:
-        """Move rows from the coming groups into the list."""
-        while count > 0 and self._coming:
-            group = self._coming.pop()
-            group.shown = min(group.wanted, count - 1)
-            self._groups.append(group)
-            count -= 1 + group.shown
-
-    def _count(self) -> int:
-        return sum(1 + group.shown for group in self._groups)
-
-    def _changed(self, place: int, removed: int, added: int) -> None:
-        self._starts = list(accumulate((1 + group.shown for group in self._groups), initial=0))
-        self.items_changed(place, removed, added)
+    def _replace(self, start: int, end: int, rows: Sequence[_Row] = ()) -> None:
+        self._rows[start:end] = rows
+        self._same = min(self._same, start)
+        self.items_changed(start, end - start, len(rows))

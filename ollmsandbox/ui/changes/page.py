@@ -22,9 +22,10 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.boxes import hbox
+from ..widgets.boxes import hbox, vbox
 from ..widgets.labels import (
     decorative_icon,
+    file_markup,
     set_accessible_name,
     show_ellipsized_as_tooltip,
     show_text,
@@ -37,14 +38,9 @@ from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData, load_runs
-from .rows import dim_folder
 from .text import file_actions, hunk_text, more_files_text, note_text, page_text, pill_label
 from .versions import EarlierVersions
 
-# Milliseconds.
-_PATIENCE = 200
-# Hunks of one of many files that are shown at first.
-_FEW_SECTIONS = 12
 # Of more files, the list shows each one by itself.
 _MOST_FILES = 40
 
@@ -127,7 +123,6 @@ class ChangePage(Gtk.Box):
         self._earlier.refresh()
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the buttons while something is being changed."""
         for button in self._verb_buttons:
             button.set_busy(is_busy)
         if self.diff is not None:
@@ -145,7 +140,7 @@ class ChangePage(Gtk.Box):
         self._looks += 1
         number = self._looks
         # Large files take a while. Later, the old content stays visible meanwhile.
-        with self._progress.during(patience=_PATIENCE) if self._shown is None else nullcontext():
+        with self._progress.during(patience=200) if self._shown is None else nullcontext():
             shown = await asyncio.to_thread(look, self._manager, self.run, self.recorded.number)
         if number != self._looks:
             return
@@ -168,10 +163,7 @@ class ChangePage(Gtk.Box):
 
     def _show_about(self) -> None:
         item = self.recorded
-        path = visible_path(item.change.path)
-        folder, _slash, name = path.rpartition("/")
-        self.path.set_label(f"{name}  {folder}/" if folder else path)
-        dim_folder(self.path, name)
+        self.path.set_markup(file_markup(visible_path(item.change.path)))
         show_text(self.pill, pill_label(item))
         show_text(self.about, page_text(item))
         found = self._shown.conflict if self._shown else None
@@ -245,7 +237,8 @@ class ChangePage(Gtk.Box):
             # The same text: keep the scroll position.
             self.diff.refresh_actions()
             return
-        self.diff = diff = DiffView(*([_FEW_SECTIONS] if self._is_one_of_many else []))
+        # Of one of many files, only a few hunks are shown at first.
+        self.diff = diff = DiffView(*([12] if self._is_one_of_many else []))
         diff.is_whole = self._is_one_of_many
         # One row has all buttons.
         self.tools.set_child(diff.take_bar())
@@ -382,8 +375,7 @@ class FilesPage(Gtk.Box):
         self._back.set_margin_start(6)
         self._back.set_margin_top(6)
         forward(self._back, "clicked", self, "back")
-        self._files = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=12)
-        self._files.set_margin_bottom(12)
+        self._files = vbox(spacing=12, margin_bottom=12)
         self._scrolled = Gtk.ScrolledWindow(
             child=self._files, vexpand=True, hscrollbar_policy=Gtk.PolicyType.NEVER
         )
@@ -400,7 +392,6 @@ class FilesPage(Gtk.Box):
         self._back.grab_focus()
 
     async def look(self) -> None:
-        """Read and show the current state of all files."""
         for page in self.pages:
             await page.look()
 
@@ -415,14 +406,11 @@ class FilesPage(Gtk.Box):
             self._files.append(page)
             # One after the other, so that the window is drawn meanwhile.
             await asyncio.sleep(0)
-        for text in _last_lines(runs, len(files) - _MOST_FILES):
+        left = len(files) - _MOST_FILES
+        lines = [more_files_text(left)] if left > 0 else []
+        ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
+        for text in [*lines, ignored_files(len(ignored))] if ignored else lines:
             label = Gtk.Label(
                 label=text, xalign=0, margin_start=12, wrap=True, css_classes=["dim-label"]
             )
             self._files.append(label)
-
-
-def _last_lines(runs: Sequence[RunData], left: int) -> list[str]:
-    ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
-    lines = [more_files_text(left)] if left > 0 else []
-    return [*lines, ignored_files(len(ignored))] if ignored else lines

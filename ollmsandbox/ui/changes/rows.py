@@ -11,12 +11,13 @@ from gi.repository import Gtk, Pango
 
 from ...project.change import Kind, Recorded, State
 from ...text.visible import visible_line, visible_path
-from ..permission.visibility import scrolled_around
+from ..permission.visibility import is_in_reach
 from ..widgets.actions import Action, ActionButton
-from ..widgets.boxes import vbox
+from ..widgets.boxes import hbox, vbox
 from ..widgets.labels import (
     add_classes,
     decorative_icon,
+    file_markup,
     in_sentences,
     one_line,
     set_accessible_name,
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
 Act = Callable[[str, FoldItem], None]
 Fold = Callable[[FoldItem], None]
 _INDENT = 18
-_MOST_READ = 200
-# Lines of a warning.
-_MOST_LINES = 4
-# Of 65535.
-_DIM = 36000
 _COLOURS = {Kind.ADDED: "success", Kind.DELETED: "error", Kind.REPLACED: "warning"}
 
 
@@ -104,12 +100,8 @@ class FoldRow(Gtk.Box):
         # Several buttons beside the text would leave no room for it. But the one to undo stays
         # where it was.
         if buttons and {button.action.name for button in buttons} <= {"undo", "redo"}:
-            verbs = Gtk.Box(spacing=6, valign=Gtk.Align.CENTER)
-            # Space between a long, cut-off command and the button.
-            verbs.set_margin_start(6)
-            for button in buttons:
-                verbs.append(button)
-            self._top.append(verbs)
+            # With space between a long, cut-off command and the button.
+            self._top.append(hbox(*buttons, spacing=6, valign=Gtk.Align.CENTER, margin_start=6))
         elif buttons:
             lines = WrapBox()
             lines.add_group(buttons[:2])
@@ -125,11 +117,10 @@ class RunRow(FoldRow):
         command = one_line(visible_line(run.command), "monospace")
         set_left_to_right(command)
         status = run_text(run)
-        title = visible_line(run.said or run.command)[:_MOST_READ]
+        title = visible_line(run.said or run.command)[:200]
         self._set_name(in_sentences(title, status))
         about = one_line(status, "caption", "warning" if run.pending else "dim-label")
-        text = vbox(command, about)
-        text.set_hexpand(True)
+        text = vbox(command, about, hexpand=True)
         if run.said:
             text.prepend(one_line(visible_line(run.said), "file-name"))
             add_classes(command, "caption", "dim-label")
@@ -151,9 +142,7 @@ class IgnoredRow(FoldRow):
         self.set_valign(Gtk.Align.CENTER)
         text = ignored_row_text(item.data)
         self._set_name(text)
-        label = one_line(text, "dim-label")
-        label.set_hexpand(True)
-        self._top.append(label)
+        self._top.append(one_line(text, "dim-label", hexpand=True))
         # Closed, it is no more than a line: the run's own buttons are for these files, too.
         if item.is_open:
             self._add_buttons(ignored_actions(item.data), act, text, suggests=False)
@@ -175,16 +164,18 @@ class FileRow(Gtk.Box):
             icon.add_css_class(colour)
         self.append(icon)
         self.name = in_sentences(path, change_text(recorded))
-        text: Gtk.Widget = path_label(path)
-        below = row_text(recorded, is_said=item.run.has_one_state)
-        if below:
+        label = one_line()
+        label.set_markup(file_markup(path))
+        set_left_to_right(label)
+        text: Gtk.Widget = label
+        if below := row_text(recorded, is_said=item.run.has_one_state):
             text = vbox(text, _status_line(recorded, below))
         text.set_hexpand(True)
         self.append(text)
         self._text = text
-        if label := pill_label(recorded):
+        if words := pill_label(recorded):
             # Complete: what is cut off is the path.
-            pill = Gtk.Label(label=label, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
+            pill = Gtk.Label(label=words, valign=Gtk.Align.CENTER, css_classes=["caption", "pill"])
             self.append(pill)
             self._text = pill
         self.append(decorative_icon("go-next-symbolic"))
@@ -192,8 +183,7 @@ class FileRow(Gtk.Box):
         self.connect("query-tooltip", _tell_path)
 
     def show_lines(self, lines: LineCount | None) -> None:
-        """Show the line counts. Call it once; most rows are never seen, so no widgets are created
-        earlier."""
+        """Show the line counts. Call it once: most rows are never seen, and get no widgets."""
         if lines is None:
             return
         for sign, count, colour in (
@@ -216,32 +206,13 @@ def _count(text: str, colour: str) -> Gtk.Label:
     return label
 
 
-def path_label(path: str) -> Gtk.Label:
-    """Return a label with the name, and beside it the folder, dimmed, which is cut off first."""
-    folder, _slash, name = path.rpartition("/")
-    label = one_line(f"{name or '.'}  {folder}/" if folder else name or ".")
-    if folder:
-        dim_folder(label, name)
-    set_left_to_right(label)
-    return label
-
-
-def dim_folder(label: Gtk.Label, name: str) -> None:
-    """Dim what follows the name in a label."""
-    dim = Pango.attr_foreground_alpha_new(_DIM)
-    dim.start_index = len(name.encode())
-    attributes = Pango.AttrList()
-    attributes.insert(dim)
-    label.set_attributes(attributes)
-
-
 def _status_line(recorded: Recorded, text: str) -> Gtk.Label:
     needs_attention = recorded.state in (State.CONFLICT, State.FAILED)
     line = one_line(text, "caption", "warning" if needs_attention else "dim-label")
     if needs_attention:
         line.set_wrap(True)
         line.set_wrap_mode(Pango.WrapMode.WORD_CHAR)
-        line.set_lines(_MOST_LINES)
+        line.set_lines(4)
         without_hyphens(line)
     return line
 
@@ -272,7 +243,7 @@ class LineCounts:
             self._wanted[key] = weak_reference(row)
             self.look()
 
-    def look(self) -> None:
+    def look(self, *_args: object) -> None:
         """Count for the rows that are in view now."""
         if self._wanted and not self._is_working:
             self._is_working = True
@@ -307,20 +278,12 @@ class LineCounts:
                 del self._wanted[key]
             elif row.get_mapped() and not row.get_height():
                 self._is_early = True
-            elif _is_in_sight(row):
+            elif row.get_mapped() and is_in_reach(row):
                 del self._wanted[key]
                 found.append(row)
                 if len(found) == _BATCH:
                     break
         return found
-
-
-def _is_in_sight(row: FileRow) -> bool:
-    around = scrolled_around(row) if row.get_mapped() else None
-    place = None if around is None else row.translate_coordinates(around, 0, 0)
-    if around is None or place is None:
-        return False
-    return bool(-row.get_height() < place[1] < around.get_height())
 
 
 def _key(item: FileItem) -> Key:

@@ -89,8 +89,7 @@ def row_text(item: Recorded, *, is_said: bool) -> str:
 
 
 def page_text(item: Recorded) -> str:
-    """Return what is worth a line above the content of the file. A conflict has sentences of its
-    own."""
+    """Return a line above the content of the file. A conflict has sentences of its own."""
     # All lines of a new file are green.
     is_plain = item.change.kind in (Kind.ADDED, Kind.MODIFIED)
     pill = pill_label(item)
@@ -154,7 +153,6 @@ def ignored_row_text(run: RunData) -> str:
 
 
 def ignored_actions(run: RunData) -> list[Action]:
-    """Return the actions on all files of a run that git ignores."""
     if len(run.ignored_states) == 1:
         return file_actions(run.ignored[0])
     return run_actions(run.ignored_states)
@@ -185,7 +183,6 @@ def problems_text(problems: Sequence[str]) -> str:
 
 
 def hunk_text(verb: str, problems: list[str]) -> str:
-    """Return what a toast says after an action on a hunk."""
     words = {
         "apply": _("Hunk applied."),
         "redo": _("Hunk applied again."),
@@ -196,8 +193,7 @@ def hunk_text(verb: str, problems: list[str]) -> str:
 
 
 def along_text(verb: str, reports: Sequence[Report]) -> tuple[str, str, str]:
-    """Return the heading and body of a question about changes of other runs that are applied or
-    discarded, too, and the label of its button."""
+    """Return the heading, the body and the button of a question about changes of other runs."""
     shown, ignored = split_ignored([item for report in reports for item in report.changes])
     # Several runs may have changed the same file.
     names = [*dict.fromkeys(visible_path(item.change.path) for item in shown)]
@@ -237,13 +233,11 @@ def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str
 
 
 def more_files_text(count: int) -> str:
-    """Return that a page does not show so many files."""
     text = ngettext("{} more file is in the list.", "{} more files are in the list.", count)
     return text.format(number(count))
 
 
 def busy_text() -> str:
-    """Return what a toast says if another action is running."""
     return _("Changes are being applied. Try again in a moment.")
 
 
@@ -277,8 +271,7 @@ def run_actions(states: Mapping[State, int]) -> list[Action]:
 
 
 def file_actions(item: Recorded, edited_at: float | None = None) -> list[Action]:
-    """Return the actions on one file; of a conflict, with the time of the user's edit, if that is
-    known."""
+    """Return the actions on one file; of a conflict, with the time of the user's edit."""
     state = item.state
     undo, discard = Action("undo", _("Undo")), Action("discard", _("Discard"))
     if state is State.CONFLICT:

@@ -50,7 +50,6 @@ class EarlierVersions(Gtk.Popover):
         self.set_busy(progress.is_working)
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the list while something is being changed."""
         self._list.set_sensitive(not is_busy)
 
     @as_task

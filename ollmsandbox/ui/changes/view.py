@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
-from gi.repository import Adw, GLib, GObject, Gtk
+from gi.repository import Adw, Gdk, GLib, GObject, Gtk
 
 from ...i18n import _, ngettext
 from ..resources import template
 from ..widgets.dialogs import confirm
 from ..widgets.focus import contains_focus, focus_around, window_around
+from ..widgets.keyboard import on_key
 from ..widgets.labels import children_of, set_class
 from ..widgets.readable import ignored_files, number
 from ..widgets.scheduling import LazyModule
@@ -57,8 +58,9 @@ class RunFocus:
         """Give the focus to the row of this run, each time that the list makes it."""
         self._request = (run_id, kind, verbs)
 
-    def forget(self, *_args: object) -> None:
+    def forget(self, *_args: object) -> bool:
         self._request = None
+        return Gdk.EVENT_PROPAGATE
 
     def forget_missing(self, listed: Collection[str]) -> None:
         """Drop the request for a run that is not listed, lest it gets the focus later."""
@@ -67,11 +69,9 @@ class RunFocus:
 
     def forget_on_input(self, window: Gtk.Window) -> None:
         """Drop the request when the user presses a key or a button of the mouse in the window."""
-        keys = Gtk.EventControllerKey(propagation_phase=Gtk.PropagationPhase.CAPTURE)
-        keys.connect("key-pressed", weakly(self.forget))
+        on_key(window, self.forget, phase=Gtk.PropagationPhase.CAPTURE)
         clicks = Gtk.GestureClick(propagation_phase=Gtk.PropagationPhase.CAPTURE, button=0)
         clicks.connect("pressed", weakly(self.forget))
-        window.add_controller(keys)
         window.add_controller(clicks)
 
     def watch(self, row: FoldRow) -> None:
@@ -90,8 +90,7 @@ class RunFocus:
 
 
 def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int) -> None:
-    """Scroll to the row of a file and give it the focus, which goes to the widget that GTK puts
-    around it."""
+    """Scroll to a file, and focus the widget that GTK puts around its row."""
     place = changes.place_of_file(run_id, number)
     if place is None:
         return
@@ -109,7 +108,6 @@ def focus_file(view: Gtk.ListView, changes: ChangeList, run_id: str, number: int
 
 
 def rows_of(view: Gtk.ListView, kind: type[R]) -> Iterator[R]:
-    """Yield the rows of this class that exist."""
     for around in children_of(view):
         row = around.get_first_child()
         if isinstance(row, kind):
@@ -205,11 +203,11 @@ class ChangesView(Gtk.Box):
         self.list_view.connect("unrealize", _leave)
         self.list_view.set_factory(factory)
         self.list_view.connect("activate", weakly(self._on_activate))
-        self.list_view.connect("map", weakly(self._on_in_sight))
+        self.list_view.connect("map", weakly(self._counts.look))
         scrolled = self.list_view.get_vadjustment()
         assert scrolled is not None
         for signal in ("value-changed", "changed"):
-            scrolled.connect(signal, weakly(self._on_in_sight))
+            scrolled.connect(signal, weakly(self._counts.look))
         self.filter.connect("search-changed", weakly(self._on_filter))
         self.session_button.connect("toggled", weakly(self._on_filter))
         self.pending_box.set_groups((self.pending,), (self.discard_all, self.apply_all))
@@ -237,7 +235,6 @@ class ChangesView(Gtk.Box):
 
     @property
     def items(self) -> list[GObject.Object]:
-        """Return the items of the list, from top to bottom."""
         return list(self._list)
 
     @property
@@ -398,15 +395,12 @@ class ChangesView(Gtk.Box):
         row.connect("map", name_around)
         item.set_child(row)
 
-    def _on_in_sight(self, *_args: object) -> None:
-        self._counts.look()
-
     def _on_activate(self, _view: Gtk.ListView, place: int) -> None:
         item = self._list.get_item(place)
         if isinstance(item, FileItem):
             self._open_file(item)
-        elif isinstance(item, FoldItem):
-            self._toggle(item, place)
+        else:
+            self._toggle(place)
 
     def _fold(self, item: FoldItem) -> None:
         run = item.data.id
@@ -414,11 +408,9 @@ class ChangesView(Gtk.Box):
         place = self._list.place_of(run) if is_run else self._list.place_of_ignored(run)
         if place is not None:
             self._run_focus.request(run, RunRow if is_run else IgnoredRow)
-            self._toggle(item, place)
+            self._toggle(place)
 
-    def _toggle(self, item: FoldItem, place: int) -> None:
-        opened = self._open_runs if isinstance(item, RunItem) else self._open_ignored
-        (opened.discard if item.is_open else opened.add)(item.data.id)
+    def _toggle(self, place: int) -> None:
         self._list.fold(place)
         if self._loading is None or self._loading.done():
             self._loading = self._tasks.start(_step_by_step(self._list.grow))
@@ -539,8 +531,7 @@ class ChangesView(Gtk.Box):
         )
 
     def restore(self, project: str, session_id: str, since: float) -> None:
-        """Take files back to how they were before what a session did since then, after showing
-        which ones these are."""
+        """Take back what a session did since then, after showing which files that changes."""
         self._start(
             "restore",
             lambda review: actions.restore_since(review, project, session_id, since),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
+from ... import N_
 from ...i18n import _
 from ..sessions.entries import Activity
 from ..widgets.labels import decorative_icon
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
 # Milliseconds between two looks at the clock.
 _TICK = 500
-# Seconds without a word after which a reply that goes on is worth a line.
-_SILENT = 2.0
+_TEXTS = {
+    Activity.WAITING: N_("Waiting for the model…"),
+    Activity.LOADING: N_("Loading the model…"),
+    Activity.THINKING: N_("Thinking…"),
+    Activity.WRITING: N_("Writing…"),
+}
 
 
 class ActivityLine(Gtk.Box):
@@ -56,7 +61,7 @@ class ActivityLine(Gtk.Box):
         self._still.set_visible(not moves)
         if activity is not None:
             # Without the seconds, or a screen reader would read them one after the other.
-            self.update_property([Gtk.AccessibleProperty.LABEL], [_text(activity)])
+            self.update_property([Gtk.AccessibleProperty.LABEL], [_(_TEXTS[activity])])
             self._show_seconds()
         self.set_visible(activity is not None)
         if session is not None and session.is_busy:
@@ -68,23 +73,14 @@ class ActivityLine(Gtk.Box):
         session = self._session
         if session is not None and session.activity is not None:
             seconds = int(time.monotonic() - session.asked_at)
-            text = _text(session.activity)
+            text = _(_TEXTS[session.activity])
             # Translators: what the model does, and for how many seconds.
             timed = _("{activity} {seconds} s").format(activity=text, seconds=seconds)
             self._label.set_label(timed if seconds else text)
 
     def _on_tick(self) -> bool:
         session = self._session
-        if session is not None and time.monotonic() - session.heard_at > _SILENT:
+        if session is not None and time.monotonic() - session.heard_at > 2:
             session.note_silence()
         self._show_seconds()
         return GLib.SOURCE_CONTINUE
-
-
-def _text(activity: Activity) -> str:
-    return {
-        Activity.WAITING: _("Waiting for the model…"),
-        Activity.LOADING: _("Loading the model…"),
-        Activity.THINKING: _("Thinking…"),
-        Activity.WRITING: _("Writing…"),
-    }[activity]

@@ -15,7 +15,7 @@ from ...text.visible import visible_line
 from ...tools.base import Picture
 from ..sessions.entries import CallEntry, MessageEntry
 from ..sessions.tool_text import has_changes
-from ..widgets.boxes import hbox, icon_button, vbox
+from ..widgets.boxes import hbox, icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     describe,
@@ -33,31 +33,23 @@ if TYPE_CHECKING:
     from ..changes.counts import TurnChanges
     from ..sessions.open_session import OpenSession
 
-_MOST_SHOWN = 500
-# Characters in a line beside a button.
-_LEAST = 30
-
 
 class MissingFolderBar(Gtk.Revealer):
-    __gsignals__ = signals({"open-other": (), "remove": (), "locate": ()})
+    __gsignals__ = signals({"remove": (), "locate": ()})
 
     def __init__(self) -> None:
         super().__init__()
-        self._label = wrapped()
-        self._label.set_hexpand(True)
+        self._label = wrapped(hexpand=True)
         icon = decorative_icon("dialog-warning-symbolic", "warning")
         buttons = WrapBox()
         for label, name in (
             (_("_Remove From List"), "remove"),
-            (_("_Open a Project"), "open-other"),
+            (_("_Open a Project"), "win.open-project"),
             (_("_Locate…"), "locate"),
         ):
-            button = Gtk.Button(label=label, use_underline=True)
-            forward(button, "clicked", self, name)
-            buttons.add_group([button])
+            buttons.add_group([text_button(self, label, name)])
         content = vbox(hbox(icon, self._label, spacing=9), buttons, spacing=9)
         content.add_css_class("missing-bar")
-        name_buttons(content)
         self.set_child(content)
 
     def show_folder(self, folder: str) -> None:
@@ -96,8 +88,6 @@ class QuestionBar(Gtk.Revealer):
 
 
 class QueueBar(Gtk.Box):
-    """The messages that wait."""
-
     # The place of a message in the queue.
     __gsignals__ = signals({"drop": (int,)})
 
@@ -116,16 +106,14 @@ class QueueBar(Gtk.Box):
         self.set_visible(bool(messages))
 
     def _row(self, place: int, message: QueuedMessage) -> Gtk.Widget:
-        shown = visible_line(message.title[:_MOST_SHOWN])
+        shown = visible_line(message.title[:500])
         row = hbox(spacing=6)
         if message.pictures:
             names = ", ".join(picture.name for picture in message.pictures)
             icon = Gtk.Image(icon_name="image-x-generic-symbolic", tooltip_text=names)
             set_accessible_name(icon, _("Attached pictures"))
             row.append(icon)
-        text = one_line(shown)
-        text.set_hexpand(True)
-        row.append(text)
+        row.append(one_line(shown, hexpand=True))
         cross = icon_button(
             "window-close-symbolic", _("Do Not Send"), "flat", "circular", "chip-button"
         )
@@ -144,23 +132,16 @@ class EditBar(Gtk.Box):
         super().__init__(spacing=6, visible=False)
         self.add_css_class("queue-bar")
         # In a narrow window, the button is below the text.
-        content = WrapBox()
-        content.set_property("spread", True)
-        content.set_property("shrink", True)
-        content.set_hexpand(True)
+        content = WrapBox(spread=True, shrink=True, hexpand=True)
         # The text and the pictures that the composer had before.
         self.before: tuple[str, tuple[Picture, ...]] = ("", ())
         # When the message was sent.
         self.sent_at = 0.0
         words = _("Editing your last message. Its answer will be replaced; files stay as they are.")
-        label = wrapped(words, "caption", "dim-label")
-        label.set_width_chars(_LEAST)
-        self.restore_button = Gtk.Button(label=_("_Restore Files…"), use_underline=True)
-        self.restore_button.set_valign(Gtk.Align.CENTER)
+        label = wrapped(words, "caption", "dim-label", width_chars=30)
+        self.restore_button = text_button(self, _("_Restore Files…"), "restore")
         self.restore_button.add_css_class("small-button")
-        name_buttons(self.restore_button)
         cross = icon_button("window-close-symbolic", _("Cancel"), "flat", "circular", "chip-button")
-        forward(self.restore_button, "clicked", self, "restore")
         forward(cross, "clicked", self, "cancel")
         content.add_group([label])
         content.add_group([self.restore_button])
@@ -171,30 +152,26 @@ class EditBar(Gtk.Box):
 class TourBar(Gtk.Box):
     """Next after each idea of the tour, and what to do at its end."""
 
-    __gsignals__ = signals({"next": (), "open-project": (), "connect-model": (), "remove": ()})
+    __gsignals__ = signals({"next": (), "remove": ()})
 
     def __init__(self) -> None:
         super().__init__(spacing=12, visible=False)
         self.add_css_class("queue-bar")
-        self._label = wrapped("", "caption", "dim-label")
-        self._label.set_hexpand(True)
+        self._label = wrapped("", "caption", "dim-label", hexpand=True)
         self.append(self._label)
-        self.next_button = self._button(_("_Next"), "next")
+        self.next_button = text_button(self, _("_Next"), "next")
         self.next_button.add_css_class("suggested-action")
         self.append(self.next_button)
-        self._end = WrapBox()
-        self._end.set_hexpand(True)
+        self._end = WrapBox(hexpand=True)
         for label, name in (
             (_("_Remove the Sample"), "remove"),
-            (_("_Open a Project"), "open-project"),
-            (_("Connect a _Model"), "connect-model"),
+            (_("_Open a Project"), "win.open-project"),
+            (_("Connect a _Model"), "win.connect-model"),
         ):
-            self._end.add_group([self._button(label, name)])
+            self._end.add_group([text_button(self, label, name)])
         self.append(self._end)
-        name_buttons(self)
 
     def show_stop(self, number: int, most: int) -> None:
-        """Show the Next button at this stop."""
         self._label.set_label(_("Tour: {number} of {most}").format(number=number, most=most))
         self._show(is_end=False)
         self.next_button.grab_focus()
@@ -207,11 +184,6 @@ class TourBar(Gtk.Box):
         self.next_button.set_visible(not is_end)
         self._end.set_visible(is_end)
         self.set_visible(True)
-
-    def _button(self, label: str, name: str) -> Gtk.Button:
-        button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
-        forward(button, "clicked", self, name)
-        return button
 
 
 class Suggestions(Gtk.Box):
@@ -253,8 +225,7 @@ class TurnBar(Gtk.Revealer):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
         line = hbox(self._text, self._added, self._removed, spacing=6)
-        text = vbox(line, self._ignored)
-        text.set_valign(Gtk.Align.CENTER)
+        text = vbox(line, self._ignored, valign=Gtk.Align.CENTER)
         self._buttons = {
             "review": self.review_button,
             "redo": self.redo_button,
@@ -266,8 +237,7 @@ class TurnBar(Gtk.Revealer):
             button.set_valign(Gtk.Align.CENTER)
             button.connect("clicked", weakly(self._on_clicked), signal)
         # In a narrow window, the buttons are below.
-        content = WrapBox()
-        content.set_property("spread", True)
+        content = WrapBox(spread=True)
         content.add_css_class("turn-bar")
         content.add_group([text])
         content.add_group([*self._buttons.values()])
@@ -321,10 +291,9 @@ def turn_text(found: TurnChanges) -> str:
 
 
 def last_turn_runs(session: OpenSession) -> list[str]:
-    """Return the runs since the user's last message, or since a command of their own that changed
-    something."""
+    """Return the runs since the user's last message, or own command that changed something."""
     runs: list[str] = []
-    for entry in reversed(list(session)):
+    for entry in reversed(session.entries):
         if isinstance(entry, MessageEntry) and entry.role is Role.USER:
             return runs[::-1]
         if isinstance(entry, CallEntry) and entry.own:

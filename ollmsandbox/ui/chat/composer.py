@@ -25,7 +25,6 @@ _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
 _MOST_KEPT = 100
 # In the order in which they are asked for.
 _PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
-_PIECE = 1 << 20
 _HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
 # Pixels of an attached picture, and characters of its name.
 _SIZE, _NAME = 40, 16
@@ -95,10 +94,9 @@ class PictureChips(Gtk.FlowBox):
             xalign=0,
             css_classes=["caption"],
         )
-        chip = hbox(place, label, button, spacing=6)
+        start = Gtk.Align.START
+        chip = hbox(place, label, button, spacing=6, tooltip_text=name, halign=start)
         chip.add_css_class("picture-chip")
-        chip.set_tooltip_text(name)
-        chip.set_halign(Gtk.Align.START)
         return chip
 
     def _on_remove(self, _button: Gtk.Button, picture: Picture) -> None:
@@ -111,12 +109,8 @@ class Composer(Gtk.Box):
 
     __gsignals__ = signals(
         {
-            # A message to the model.
+            # A message to the model, or a !command.
             "send": (str,),
-            # A command that the user runs.
-            "run": (str,),
-            # A message or a !command, to be sent when the agent is done.
-            "queue": (str,),
             "stop": (),
             # Ask for files, or for pictures.
             "attach": (),
@@ -149,7 +143,6 @@ class Composer(Gtk.Box):
         super().__init__()
         self._settings = settings
         self._why_not = ""
-        self.is_busy = False
         self._history: list[str] = []
         # Where in the history it is; its length stands for what is being written.
         self._place = 0
@@ -164,12 +157,8 @@ class Composer(Gtk.Box):
         self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
         self.completion.connect("chosen", weakly(self._on_completed))
-        self._mode = Gio.SimpleAction.new_stateful(
-            "mode", GLib.VariantType.new("s"), GLib.Variant("s", settings.text("apply-mode"))
-        )
-        self._mode.connect("activate", weakly(self._on_mode))
         actions = Gio.SimpleActionGroup()
-        actions.add_action(self._mode)
+        actions.add_action(settings.action("apply-mode"))
         for name in ("attach", "attach-pictures"):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(self._on_attach))
@@ -255,7 +244,6 @@ class Composer(Gtk.Box):
 
     def set_busy(self, busy: bool) -> None:
         had_focus = self.stop_button.has_focus()
-        self.is_busy = busy
         self.stop_button.set_visible(busy)
         self._refresh()
         if had_focus and not busy:
@@ -270,7 +258,6 @@ class Composer(Gtk.Box):
         self._buffer.insert_at_cursor(text)
 
     def add_paths(self, paths: list[str]) -> None:
-        """Insert paths at the cursor, separated by spaces."""
         if not paths:
             return
         words = " ".join(_quoted(path) for path in paths)
@@ -283,32 +270,22 @@ class Composer(Gtk.Box):
         self.focus()
 
     @property
-    def _command(self) -> str:
-        text = self.text.strip()
-        return text[1:].strip() if text.startswith("!") else ""
-
-    @property
     def _can_send(self) -> bool:
         text = self.text.strip()
         if text.startswith("!"):
-            return bool(self._command)
+            return bool(text[1:].strip())
         return bool(text or self.attached) and not self._why_not
 
     def _send(self) -> None:
         if not self._can_send:
             return
-        text, command = self.text.strip(), self._command
+        text = self.text.strip()
         if text and (not self._history or self._history[-1] != text):
             self._history = [*self._history, text][-_MOST_KEPT:]
         self._place = len(self._history)
         self._unsent = ""
         self.text = ""
-        if self.is_busy:
-            self.emit("queue", text)
-        elif command:
-            self.emit("run", command)
-        else:
-            self.emit("send", text)
+        self.emit("send", text)
 
     def _refresh(self, *_args: object) -> None:
         self.placeholder.set_visible(not self._buffer.get_char_count())
@@ -389,20 +366,18 @@ class Composer(Gtk.Box):
         except GLib.Error:
             return  # it has changed meanwhile
         if stream is not None:
-            self._read_pasted(stream, [])
+            flags = Gio.OutputStreamSpliceFlags
+            both = flags.CLOSE_SOURCE | flags.CLOSE_TARGET
+            sink, done = Gio.MemoryOutputStream.new_resizable(), weakly(self._on_pasted)
+            sink.splice_async(stream, both, GLib.PRIORITY_DEFAULT, None, done)
 
-    def _read_pasted(self, stream: Gio.InputStream, pieces: list[bytes]) -> None:
-        def on_read(stream: Gio.InputStream, result: Gio.AsyncResult) -> None:
-            try:
-                piece = stream.read_bytes_finish(result).get_data() or b""
-            except GLib.Error:
-                return  # the other program has ended
-            if piece and sum(map(len, pieces)) <= MOST_BYTES:
-                self._read_pasted(stream, [*pieces, piece])
-            elif not piece:
-                self.emit("pasted", b"".join(pieces))
-
-        stream.read_bytes_async(_PIECE, GLib.PRIORITY_DEFAULT, None, on_read)
+    def _on_pasted(self, sink: Gio.MemoryOutputStream, result: Gio.AsyncResult) -> None:
+        try:
+            size = sink.splice_finish(result)
+        except GLib.Error:
+            return  # the other program has ended
+        if size <= MOST_BYTES:
+            self.emit("pasted", sink.steal_as_bytes().get_data() or b"")
 
     def _on_send(self, _button: Gtk.Button) -> None:
         self._send()
@@ -417,16 +392,12 @@ class Composer(Gtk.Box):
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])
 
-    def _on_mode(self, _action: Gio.SimpleAction, mode: GLib.Variant) -> None:
-        self._settings.set("apply-mode", mode.get_string())
-
     def _on_setting(self, _settings: Settings, key: str) -> None:
         if key == "apply-mode":
             self._show_mode()
 
     def _show_mode(self) -> None:
         mode = self._settings.text("apply-mode")
-        self._mode.set_state(GLib.Variant("s", mode))
         words = _("Review First") if mode == Mode.REVIEW.value else _("Apply Right Away")
         self.mode_button.set_label(words)
         name = _("When a command changes files: {}").format(words)
@@ -446,12 +417,6 @@ def _quoted(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        spelled = "".join(map(_spelled, os.fsencode(path)))
+        spelled = "".join(f"\\{byte:03o}" for byte in os.fsencode(path))
         return f"\"$(printf '{spelled}')\""
     return shlex.quote(path)
-
-
-def _spelled(byte: int) -> str:
-    letter = chr(byte)
-    plain = letter.isascii() and letter.isprintable() and letter not in "'\\%"
-    return letter if plain else f"\\{byte:03o}"

@@ -29,7 +29,7 @@ from ..sessions.sessions import Sessions
 from ..widgets.dialogs import choose_files
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
-from ..widgets.tasks import LatestOnly, Repeated, Tasks, as_task
+from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.weak import weakly
 from .bars import TurnBar, last_turn_runs
 from .composer import Composer
@@ -65,42 +65,37 @@ class ChatController:
         self._sessions = sessions
         self._manager = sessions.factory.manager
         self._tasks = tasks
-        self._folder_look = Repeated(self._look_for_folder)
-        of_view: dict[str, Callable[..., object]] = {
-            "send": self._on_send,
-            "run": self._on_run,
-            "resend": self._on_resend,
-            "restore": self._on_restore,
-            "stop": self.stop,
-            "retry": self._on_retry,
-            "summarise": self._on_summarise,
-            "stop-call": self._on_stop_call,
-            "answer": self._on_answer,
-            "reply": self._on_reply,
-            "open-link": self._on_open_link,
-            "open-output": self._on_open_output,
-            "save-hosts": self._on_save_hosts,
-            "open-port": self._on_open_port,
-            "open-terminal": self._on_open_terminal,
-        }
-        of_composer: dict[str, Callable[..., object]] = {
-            "queue": self._on_send,
-            "attach": self._on_attach,
-            "attach-pictures": self._on_attach_pictures,
-            "look-at-model": self._on_look_at_model,
-            "set-seeing": self._on_set_seeing,
-            "dropped": self._on_dropped,
-            "pasted": self._on_pasted,
-        }
-        heard: tuple[tuple[GObject.Object, dict[str, Callable[..., object]]], ...] = (
-            (view, of_view),
-            (view.composer, of_composer),
-            (view.queue, {"drop": self._on_unqueue}),
-            (changes, {"acted": self.sum_up_turn, "open-file": self._on_open_file}),
+        self._newest_look = LatestOnly()
+        heard: tuple[tuple[GObject.Object, str, Callable[..., object]], ...] = (
+            (view, "send", self._on_send),
+            (view, "resend", self._on_resend),
+            (view, "restore", self._on_restore),
+            (view, "retry", self._on_retry),
+            (view, "stop-call", self._on_stop_call),
+            (view, "answer", self._on_answer),
+            (view, "save-hosts", self._on_save_hosts),
+            (view, "open-terminal", self._on_open_terminal),
+            (view.composer, "stop", self.stop),
+            (view.composer, "attach", self._on_attach),
+            (view.composer, "attach-pictures", self._on_attach_pictures),
+            (view.composer, "look-at-model", self._on_look_at_model),
+            (view.composer, "set-seeing", self._on_set_seeing),
+            (view.composer, "dropped", self._on_dropped),
+            (view.composer, "pasted", self._on_pasted),
+            (view.composer.view.get_buffer(), "changed", self._on_typed),
+            (view.queue, "drop", self._on_unqueue),
+            (view.context, "summarise", self._on_summarise),
+            (changes, "acted", self.sum_up_turn),
         )
-        for source, methods in heard:
-            for name, method in methods.items():
-                source.connect(name, weakly(method))
+        for source, name, method in heard:
+            source.connect(name, weakly(method))
+        for name, opens in (
+            ("open-link", open_link),
+            ("open-output", open_output),
+            ("open-port", open_port),
+        ):
+            view.connect(name, weakly(self._on_open), opens)
+        changes.connect("open-file", weakly(self._on_open), open_in_editor)
         for verb in ("undo", "redo", "apply"):
             view.turn.connect(verb, weakly(self._on_turn_verb), verb)
         self._newest_sum = LatestOnly()
@@ -108,7 +103,6 @@ class ChatController:
         self._handlers = SignalHandlers()
         self._rest = Timer(self._on_rest)
         view.composer.completion.find = weakly(self._find_files)
-        view.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
 
     def show_session(self, session: OpenSession | None) -> None:
         """Show beside the chat what belongs to a session that the view shows now."""
@@ -161,14 +155,11 @@ class ChatController:
         if (keeping := self.keep_draft()) is not None:
             self._tasks.watch(keeping)
 
-    def look_for_folder(self) -> None:
-        """Check whether the project folder exists, and once more if called in the meantime."""
-        self._tasks.start(self._folder_look.run())
-
-    async def _look_for_folder(self) -> None:
+    @as_task
+    async def look_for_folder(self) -> None:
         session, folder = self._view.session, self._folder
         is_missing = self._sessions.folders.is_missing
-        is_gone = bool(folder) and await asyncio.to_thread(is_missing, folder)
+        is_gone = await self._newest_look.run(lambda: bool(folder) and is_missing(folder))
         if self._view.session is session:
             self._view.missing.show_folder(folder if is_gone else "")
 
@@ -197,12 +188,9 @@ class ChatController:
         if (session := self._view.session) is not None:
             self._tasks.start(self.send(session, None))
 
-    def _on_summarise(self, view: ChatView) -> None:
-        if view.session is not None:
-            self._tasks.start(view.session.conversation.summarise())
-
-    def _on_run(self, view: ChatView, command: str) -> None:
-        self._on_send(view, f"!{command}")
+    def _on_summarise(self, _ring: Gtk.Widget) -> None:
+        if (session := self._view.session) is not None:
+            self._tasks.start(session.conversation.summarise())
 
     @as_task
     async def _on_resend(self, view: ChatView, text: str, pictures: Sequence[Picture]) -> None:
@@ -355,12 +343,8 @@ class ChatController:
         folder = Folder(session.project, self._manager)
         return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
 
-    def _on_answer(self, view: ChatView, request_id: str, answer: Answer) -> None:
-        self._asker.answer(request_id, answer)
-        view.focus_composer()
-
-    def _on_reply(self, view: ChatView, question_id: str, text: str) -> None:
-        self._asker.reply(question_id, text)
+    def _on_answer(self, view: ChatView, asked_id: str, answer: Answer | str) -> None:
+        self._asker.answer(asked_id, answer)
         view.focus_composer()
 
     def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
@@ -375,20 +359,14 @@ class ChatController:
             return
         self._changes.restore(session.project, session.id, since)
 
-    def _on_open_file(self, _changes: ChangesView, path: str) -> None:
-        self._tasks.start(open_in_editor(self._window, path))
-
-    def _on_open_link(self, _view: ChatView, address: str) -> None:
-        self._tasks.start(open_link(self._window, address))
-
-    def _on_open_output(self, _view: ChatView, entry: CallEntry) -> None:
-        self._tasks.start(open_output(self._window, entry))
+    def _on_open(self, _source: Gtk.Widget, *given: object) -> None:
+        """Open something in another program, with a function of `links`."""
+        *what, opens = given
+        assert callable(opens)
+        self._tasks.start(opens(self._window, *what))
 
     def _on_save_hosts(self, _view: ChatView, entry: CallEntry) -> None:
         self._tasks.start(save_hosts(self._window, self._manager.paths, entry, self._tasks.tell))
-
-    def _on_open_port(self, _view: ChatView, entry: CallEntry, port: int) -> None:
-        self._tasks.start(open_port(self._window, entry, port))
 
     def _on_open_terminal(self, _view: ChatView, _entry: CallEntry) -> None:
         """Stop a command that wants a whole screen, and give the user a shell in the sandbox."""

@@ -11,7 +11,7 @@ from gi.repository import Gtk, Pango
 
 from ...i18n import _
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.boxes import hbox
+from ..widgets.boxes import hbox, icon_button
 from ..widgets.labels import set_accessible_name
 from ..widgets.readable import number
 from ..widgets.weak import weakly
@@ -40,17 +40,10 @@ class FoundPlace:
         label = self.part
         before = label.get_attributes()
         marked = (before.copy() if before is not None else None) or Pango.AttrList()
-        text = label.get_text()
-        for colour, make in (
-            (_PAPER, Pango.attr_background_new),
-            (_INK, Pango.attr_foreground_new),
-        ):
-            parts = Pango.Color()
-            parts.parse(colour)
-            attribute = make(parts.red, parts.green, parts.blue)
-            attribute.start_index = len(text[: self._start].encode())
-            attribute.end_index = len(text[: self._end].encode())
-            marked.insert(attribute)
+        start, end = (len(label.get_text()[:at].encode()) for at in (self._start, self._end))
+        marks = f"{start} {end} background {_PAPER}\n{start} {end} foreground {_INK}"
+        if (found := Pango.AttrList.from_string(marks)) is not None:
+            marked.splice(found, 0, 0)
         label.set_attributes(marked)
         self.unmark = lambda: label.set_attributes(before)
 
@@ -101,8 +94,7 @@ class FindBar(Gtk.SearchBar):
             ("go-up-symbolic", _("Previous"), -1),
             ("go-down-symbolic", _("Next"), 1),
         ):
-            button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
-            set_accessible_name(button, label)
+            button = icon_button(icon, label, "flat")
             button.connect("clicked", weakly(self._step), by)
             line.append(button)
         self.set_child(line)

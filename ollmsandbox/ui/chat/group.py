@@ -17,8 +17,7 @@ from ..widgets.weak import weakly
 
 
 class CallGroupRow(Gtk.Box):
-    """`make_row` makes the rows of the entries when the line is opened, and `drop_row` frees
-    them."""
+    """`make_row` makes the rows of the entries when it is opened, and `drop_row` frees them."""
 
     def __init__(
         self,
@@ -34,8 +33,7 @@ class CallGroupRow(Gtk.Box):
         self._drop_row = weakly(drop_row)
         self._rows: dict[ChatEntry, Gtk.Widget] = {}
         self._arrow = decorative_icon()
-        self._text = one_line()
-        self._text.set_hexpand(True)
+        self._text = one_line(hexpand=True)
         self._time = Gtk.Label(css_classes=["caption", "numeric"])
         self.header = Gtk.Button(child=hbox(self._arrow, self._text, self._time, spacing=9))
         add_classes(self.header, "flat", "tool-header", "dim-label")

@@ -20,11 +20,6 @@ from ..sessions.entries import CallEntry
 from ..widgets.dialogs import ask_for_name, confirm
 from ..widgets.readable import number
 
-# The user closed the dialog that offers programs.
-_CANCELLED = Gio.IOErrorEnum.CANCELLED
-_SAFE = ("http://", "https://", "mailto:")
-# Hosts that a question shows.
-_MOST_SHOWN = 12
 _OURSELVES = os.path.abspath(sys.argv[0])
 # Terminals, and what stands between them and the command.
 _TERMINALS = (
@@ -41,7 +36,7 @@ _TERMINALS = (
 
 async def open_link(window: Gtk.Window, address: str) -> None:
     """Open a link after the user has confirmed its address, which a model wrote."""
-    if not address.lower().startswith(_SAFE):
+    if not address.lower().startswith(("http://", "https://", "mailto:")):
         return
     style = Adw.ResponseAppearance.SUGGESTED
     heading, action = _("Open This Link?"), _("_Open")
@@ -50,14 +45,15 @@ async def open_link(window: Gtk.Window, address: str) -> None:
 
 
 async def show_address(window: Gtk.Window, address: str) -> None:
-    """Open an address in the default program for it."""
     shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def answered(_window: Gtk.Window, result: Gio.AsyncResult) -> None:
         try:
             Gtk.show_uri_full_finish(window, result)
         except GLib.Error as error:
-            if not shown.done() and not error.matches(Gio.io_error_quark(), _CANCELLED):
+            # The user may have closed the dialog that offers programs.
+            is_wanted = not error.matches(Gio.io_error_quark(), Gio.IOErrorEnum.CANCELLED)
+            if is_wanted and not shown.done():
                 text = _("Cannot open {address}: {why}.")
                 why = error.message.rstrip(".")
                 shown.set_exception(
@@ -120,7 +116,7 @@ async def save_hosts(
 ) -> None:
     """Ask for a name, and save the hosts that a command was allowed to reach as a list."""
     found = hosts_for_list(entry.hosts)
-    shown = [visible_line(str(rule)) for rule in found[:_MOST_SHOWN]]
+    shown = [visible_line(str(rule)) for rule in found[:12]]
     if left_out := len(found) - len(shown):
         shown.append(_("and {} more").format(number(left_out)))
     meaning = _(

@@ -12,6 +12,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from gi.repository import GLib, GObject, Gtk
@@ -34,8 +35,6 @@ T = TypeVar("T")
 PAGE = 200
 # Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
 _SLICE, _PAUSE = 0.002, 8
-# A row is in view if this many pixels of it are.
-_IN_VIEW = 40
 _AROUND_FOCUS = 12
 
 
@@ -58,12 +57,15 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         make_row: Callable[[T], Gtk.Widget],
         last: Gtk.Widget | None = None,
         name_row: Callable[[T], str] | None = None,
+        has_many_stops: Callable[[T], bool] = lambda _item: False,
     ) -> None:
-        """`last` is shown below all items. `name_row` returns what a screen reader calls one."""
+        """`last` is shown below all items. `name_row` returns what a screen reader calls one, and
+        `has_many_stops` whether the Tab key stops at each widget in it."""
         super().__init__(hscrollbar_policy=Gtk.PolicyType.NEVER)
         # A method of the widget that contains this one must not keep that alive.
         self._make_row = weakly(make_row) if inspect.ismethod(make_row) else make_row
         self._name_row = name_row
+        self._has_many_stops = has_many_stops
         self._items: list[T] = []
         # The items from here on have rows.
         self._first = 0
@@ -98,7 +100,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     @property
     def items(self) -> Sequence[T]:
-        """All items, shown or not."""
         return self._items
 
     def set_items(self, items: Iterable[T]) -> None:
@@ -151,11 +152,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         row = self._rows.get(item)
         return row.get_child() if row is not None else None
 
-    def set_many_stops(self, item: T, is_set: bool) -> None:
-        """Let the Tab key stop at each widget of an item's row."""
-        if (row := self._rows.get(item)) is not None:
-            row.has_many_stops = is_set
-
     # --- scrolling -------------------------------------------------------------------------------
 
     def scroll_to_end(self, *_args: object) -> None:
@@ -163,8 +159,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         self.look_again()
 
     def scroll_to(self, item: T, text: str = "", which: int = 0) -> FoundPlace | None:
-        """Bring an item to the upper edge, or one of the places that have a text, which is
-        returned. Make its row at once if there is none."""
+        """Bring an item, or a place in it that has a text, to the upper edge. Return the place."""
         row = self._shown(item)
         self._viewport.hold(row)
         places = list(places_of(row, text)) if text else []
@@ -187,10 +182,9 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
     def is_in_view(self, item: T) -> bool:
         top, bottom = self._place_of(item)
         seen = min(bottom, self._viewport.get_height()) - max(top, 0)
-        return bottom > top and seen >= min(_IN_VIEW, bottom - top)
+        return bottom > top and seen >= min(40, bottom - top)
 
     def is_above(self, item: T) -> bool:
-        """Return whether the item begins above the upper edge."""
         top, bottom = self._place_of(item)
         return top < 0 if bottom > top else self._items.index(item) < self._first
 
@@ -242,6 +236,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
 
     def _new_row(self, item: T) -> TabStop:
         self._rows[item] = row = TabStop(accessible_role=Gtk.AccessibleRole.LIST_ITEM)
+        row.has_many_stops = partial(self._has_many_stops, item)
         return row
 
     def _shown(self, item: T) -> Gtk.Widget:
@@ -284,7 +279,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             child = self._make_row(item)
         except Exception as error:  # noqa: BLE001 - the other rows are shown nevertheless
             sys.excepthook(type(error), error, error.__traceback__)
-            child = _error_row(error)
+            text = visible_words(localized(str(error)))
+            child = wrapped(_("Something went wrong: {why}").format(why=text), "dim-label")
         if child is None:  # the widget that makes them is gone
             return
         self._rows[item].set_child(child)
@@ -371,8 +367,3 @@ def _parent(row: Gtk.Widget) -> VisibleColumn:
     page = row.get_parent()
     assert isinstance(page, VisibleColumn)
     return page
-
-
-def _error_row(error: Exception) -> Gtk.Widget:
-    text = _("Something went wrong: {why}").format(why=visible_words(localized(str(error))))
-    return wrapped(text, "dim-label")

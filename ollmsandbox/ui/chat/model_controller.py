@@ -54,8 +54,7 @@ class ModelController:
 
     def _on_state(self, session: OpenSession) -> None:
         """Ask the servers again if a turn ended other than the known state promised."""
-        count = session.entries.get_n_items()
-        last = session.entries.get_item(count - 1) if count else None
+        last = session.entries[-1] if session.entries else None
         if session.is_busy or not isinstance(last, MessageEntry | NoticeEntry):
             return
         has_failed = isinstance(last, NoticeEntry) and last.is_error
@@ -86,7 +85,6 @@ class ModelController:
         await self._choice.refresh()
 
     def follow_rename(self, _source: object, before: str, now: str) -> None:
-        """Follow a connection that was renamed."""
         self._tasks.start(self._sessions.rename_connection(before, now))
 
     def _show(self) -> None:

@@ -14,11 +14,10 @@ from ..markdown.picture import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
-from ..widgets.boxes import vbox
+from ..widgets.boxes import icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     has_long_word,
-    name_buttons,
     one_line,
     set_accessible_name,
     set_class,
@@ -32,12 +31,6 @@ from ..widgets.wrap_box import WrapBox
 
 # Characters of a message that fills the width of the chat.
 _LONG = 2_000
-# Characters before a new piece of text, to find words that are longer.
-_TAIL = 1_000
-# Characters in a line of the user's message, which stands at the side.
-_BUBBLE = 52
-# Pixels, of an attached picture.
-_HIGHEST = 160
 
 
 class MessageRow(Gtk.Box):
@@ -88,7 +81,6 @@ class MessageRow(Gtk.Box):
         self._handlers.connect(entry, "changed", self._on_changed)
 
     def _add_bubble(self, at: str) -> None:
-        """Add what the user wrote."""
         self.add_css_class("own-message")
         # Neither a box nor `halign`: both would wrap the text a hundred times to find its
         # narrowest width.
@@ -103,7 +95,7 @@ class MessageRow(Gtk.Box):
             css_classes=["bubble"],
         )
         for picture in self.entry.pictures:
-            bubble.append(DecodedPicture(picture.data, picture.name, _HIGHEST))
+            bubble.append(DecodedPicture(picture.data, picture.name, highest=160))
         if self.entry.text:
             bubble.append(_plain(self.entry.text))
         self._line.attach(bubble, 2, 0, 1, 1)
@@ -198,9 +190,7 @@ class MessageRow(Gtk.Box):
 
     def _add_action(self, icon: str, label: str, name: str) -> Gtk.Button:
         assert self._actions is not None
-        button = Gtk.Button(icon_name=icon, tooltip_text=label, css_classes=["flat"])
-        set_accessible_name(button, label)
-
+        button = icon_button(icon, label, "flat")
         if name == "copy":
             button.connect("clicked", weakly(self._on_copy))
         else:
@@ -218,7 +208,7 @@ def _plain(text: str) -> Gtk.Widget:
         return _LongText(text)
     # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
     text = text.rstrip()
-    label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=_BUBBLE)
+    label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=52)
     wrap_label(label, text)
     without_hyphens(label)
     return label
@@ -246,7 +236,7 @@ class _LongText(Gtk.TextView):
         buffer = self.get_buffer()
         end = buffer.get_end_iter()
         begin = end.copy()
-        begin.backward_chars(_TAIL)
+        begin.backward_chars(1_000)
         if has_long_word(buffer.get_text(begin, end, True) + text):
             self.set_wrap_mode(Gtk.WrapMode.CHAR)
         buffer.insert(end, text)
@@ -259,8 +249,6 @@ class _LongText(Gtk.TextView):
 
 
 class SummaryRow(Gtk.Expander):
-    """The model's summary, folded."""
-
     def __init__(self, entry: SummaryEntry) -> None:
         title = _("Earlier messages no longer fit. The model goes on from its summary.")
         super().__init__(expanded=entry.is_open)
@@ -284,15 +272,14 @@ class SummaryRow(Gtk.Expander):
 class NoticeRow(Gtk.Box):
     """A notice; an error that ended the last turn has buttons to go on."""
 
-    __gsignals__ = signals({"retry": (), "preferences": ()})
+    __gsignals__ = signals({"retry": ()})
 
     def __init__(self, entry: NoticeEntry) -> None:
         super().__init__(spacing=9, accessible_role=Gtk.AccessibleRole.GROUP)
         self.add_css_class("notice")
         self.entry = entry
         icon = "dialog-warning-symbolic" if entry.is_error else "dialog-information-symbolic"
-        image = decorative_icon(icon)
-        image.set_valign(Gtk.Align.START)
+        image = decorative_icon(icon, valign=Gtk.Align.START)
         # It may contain a file name, which need not be valid Unicode.
         text = "\n".join(map(visible_words, entry.text.split("\n")))
         label = Gtk.Label(label=text, xalign=0, selectable=True, hexpand=True)
@@ -312,11 +299,8 @@ class NoticeRow(Gtk.Box):
             self._image = image
             # Below each other where both do not fit, as in German.
             self._buttons = WrapBox()
-            for words, name in ((_("_Preferences"), "preferences"), (_("_Try Again"), "retry")):
-                button = Gtk.Button(label=words, use_underline=True)
-                forward(button, "clicked", self, name)
-                self._buttons.add_group([button])
-            name_buttons(self._buttons)
+            self._buttons.add_group([text_button(self, _("_Preferences"), "win.show-connections")])
+            self._buttons.add_group([text_button(self, _("_Try Again"), "retry")])
             content.append(self._buttons)
             self._handlers.connect(entry, "changed", self._on_changed)
             self._on_changed(entry)

@@ -18,9 +18,6 @@ from ..widgets.labels import (
     wrap_label,
 )
 
-# Pixels.
-_LOWEST, _HIGHEST = 46, 160
-
 
 class TodoList(Gtk.Box):
     def __init__(self, steps: Sequence[TodoStep]) -> None:
@@ -49,8 +46,8 @@ class _StepScroller(Gtk.ScrolledWindow):
             return 0, 0, -1, -1
         if orientation is Gtk.Orientation.HORIZONTAL:
             return (*child.measure(orientation, -1)[:2], -1, -1)
-        wanted = min(_HIGHEST, child.measure(orientation, for_size)[1])
-        return min(wanted, _LOWEST), wanted, -1, -1
+        wanted = min(160, child.measure(orientation, for_size)[1])
+        return min(wanted, 46), wanted, -1, -1
 
 
 class TodoBar(Gtk.Expander):
@@ -94,8 +91,7 @@ def _row(step: TodoStep) -> Gtk.Widget:
         TodoState.DOING: ("media-playback-start-symbolic", _("In progress: {step}")),
         TodoState.DONE: ("checkbox-checked-symbolic", _("Done: {step}")),
     }[state]
-    image = decorative_icon(icon)
-    image.set_valign(Gtk.Align.START)
+    image = decorative_icon(icon, valign=Gtk.Align.START)
     label = Gtk.Label(label=text, xalign=0, hexpand=True)
     wrap_label(label, text)
     without_hyphens(label)

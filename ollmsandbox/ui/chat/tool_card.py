@@ -9,7 +9,7 @@ from gi.repository import Gdk, GLib, Gtk
 
 from ...i18n import _
 from ...sandbox.process import Stop
-from ...text.visible import visible, visible_line
+from ...text.visible import visible, visible_line, visible_path
 from ...tools.ask import NAME as ASK
 from ...tools.todo import NAME as PLAN
 from ..permission.card import ChatPermission
@@ -22,6 +22,7 @@ from ..terminal.view import TerminalView
 from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.labels import (
     describe,
+    file_markup,
     in_sentences,
     one_line,
     set_accessible_name,
@@ -40,18 +41,12 @@ from ..widgets.wrap_box import WrapBox
 from .question import QuestionCard
 from .todo import TodoList
 
-# Changed lines of an edit that are shown without a click.
-_SMALL_DIFF = 8
 # Lines of output that are in view at once, without a search.
 _IN_VIEW = 12
 _TICK = 200
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
 _LONG = 60
-_MOST_PORTS = 3
-_MOST_HOSTS = 8
-# Seconds that a command runs before it is offered a line of input.
-_INPUT_AFTER = 0.5
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -60,9 +55,8 @@ class ToolCard(Gtk.Box):
 
     __gsignals__ = signals(
         {
-            "answered": (str, object),
-            "replied": (str, str),
-            "stop": (),
+            "answer": (str, object),
+            "stop-call": (object,),
             "show-changes": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
@@ -141,7 +135,7 @@ class ToolCard(Gtk.Box):
             (self.show_button, self._on_show),
         ):
             button.connect("clicked", weakly(method))
-        forward(self.stop_button, "clicked", self, "stop")
+        forward(self.stop_button, "clicked", self, "stop-call", entry)
         forward(self.save_button, "clicked", self, "save-hosts", entry)
         forward(self.terminal_button, "clicked", self, "open-terminal", entry)
         self.input.connect("activate", weakly(self._on_input))
@@ -199,7 +193,7 @@ class ToolCard(Gtk.Box):
     def _show_input(self) -> None:
         """Offer a line of input to a command that runs in a terminal, once it may wait for one."""
         entry, terminal = self.entry, self.entry.terminal
-        lasts = time.time() - entry.began_at >= _INPUT_AFTER
+        lasts = time.time() - entry.began_at >= 0.5
         self.input.set_visible(terminal is not None and lasts and not entry.fills_screen)
         if terminal is not None:
             self.input.set_visibility(terminal.echoes())
@@ -215,7 +209,10 @@ class ToolCard(Gtk.Box):
         self.stop_button.set_visible(is_running)
         self.marks.set_visible_child_name("busy" if is_running else "icon")
         self.spinner.set_spinning(is_running)
-        self._show_mark()
+        icon, colour = words.mark(entry)
+        self.mark.set_from_icon_name(icon)
+        for name in ("success", "dim-label"):
+            set_class(self.mark, name, name == colour)
         if is_running:
             self.open(is_open=entry.is_open is not False)
             self._begin_clock()
@@ -261,21 +258,13 @@ class ToolCard(Gtk.Box):
         name = _("{call}. {status}").format(call=words.title(entry), status=text)
         set_accessible_name(self.header, name)
 
-    def _show_mark(self) -> None:
-        icon, colour = words.mark(self.entry)
-        for name in ("success", "dim-label"):
-            self.mark.remove_css_class(name)
-        self.mark.set_from_icon_name(icon)
-        if colour:
-            self.mark.add_css_class(colour)
-
     def _show_diff(self) -> None:
         """Show a small edit line by line, and name the file as the list of changes does."""
         diff = words.edit_diff(self.entry)
         if diff is None:
             return
-        self.title.set_markup(words.file_markup(self.entry.description))
-        if len(diff.lines) > _SMALL_DIFF or self._has_diff:
+        self.title.set_markup(file_markup(visible_path(self.entry.description)))
+        if len(diff.lines) > 8 or self._has_diff:
             return
         self._has_diff = True
         width = len(str(max(number for number, _sign, _text in diff.lines)))
@@ -293,7 +282,7 @@ class ToolCard(Gtk.Box):
             self.question = None
         if self.question is None and asked is not None:
             self.question = ChatPermission(asked)
-            forward(self.question, "answered", self, "answered", asked.id)
+            forward(self.question, "answered", self, "answer", asked.id)
             self.question_place.append(self.question)
 
     def _show_user_question(self) -> None:
@@ -306,7 +295,7 @@ class ToolCard(Gtk.Box):
             return
         if self._user_question is None:
             self._user_question = QuestionCard(entry.question)
-            forward(self._user_question, "replied", self, "replied", entry.question.id)
+            forward(self._user_question, "replied", self, "answer", entry.question.id)
             self.question_place.append(self._user_question)
         if entry.reply_text is not None and self._user_question.is_open:
             self._user_question.show_answer(entry.reply_text)
@@ -332,7 +321,7 @@ class ToolCard(Gtk.Box):
         self.save_button.set_visible(any(use.allowed for use in uses))
         describe(self.save_button, in_sentences(words.title(self.entry), text))
         if self.is_open:
-            self.host_list.set_label("\n".join(words.host_lines(uses, _MOST_HOSTS)))
+            self.host_list.set_label("\n".join(words.host_lines(uses, most=8)))
         self.host_list.set_visible(self.is_open)
 
     # --- output ----------------------------------------------------------------------------------
@@ -370,14 +359,11 @@ class ToolCard(Gtk.Box):
         self.output_place.set_visible(has_output)
         has_text = has_output and self.output is not None
         self.copy_button.set_visible(has_text)
-        self.find_button.set_visible(has_text and self._has_many_lines())
+        printed = entry.shown_text if entry.stage is Stage.DONE else ""
+        has_more = printed.count("\n") > _IN_VIEW or len(printed) > _IN_VIEW * _LONG
+        self.find_button.set_visible(has_text and has_more)
         has_graph = self.usage is not None and self.usage.graph.get_visible()
         self.output_tools.set_visible(has_text or has_graph or words.has_changes(entry))
-
-    def _has_many_lines(self) -> bool:
-        """Return whether a finished call printed more than is in view."""
-        text = self.entry.shown_text if self.entry.stage is Stage.DONE else ""
-        return text.count("\n") > _IN_VIEW or len(text) > _IN_VIEW * _LONG
 
     def _on_output(self, entry: CallEntry, data: bytes) -> None:
         if self.output is not None:
@@ -392,7 +378,7 @@ class ToolCard(Gtk.Box):
         found: list[tuple[int, str]] = []
         if ports is not None and is_running:
             urls = {one.port: one.url for one in ports.published}
-            listening = ports.listening()[:_MOST_PORTS]
+            listening = ports.listening()[:3]
             found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening]
         if found == self._ports:
             return

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from gi.repository import Adw, Gio, GObject, Gtk, Pango
+from gi.repository import Adw, GObject, Gtk, Pango
 
 from ...chat.messages import Role
 from ...i18n import _
@@ -14,10 +14,10 @@ from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, SummaryEntry
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
-from ..widgets.boxes import hbox, vbox
+from ..widgets.boxes import hbox, text_button, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import add_shortcut
-from ..widgets.labels import add_classes, name_buttons, set_accessible_name, set_class, wrapped
+from ..widgets.labels import add_classes, set_accessible_name, set_class, wrapped
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from .row import MessageRow, NoticeRow
     from .tool_card import ToolCard
 
-# Lines of a terminal for a command of the user's own, and pixels around it.
-_ROWS, _BESIDE_OUTPUT = 24, 50
 # Characters of a message in the name of its row.
 _NAMED = 80
 
@@ -47,28 +45,22 @@ _NAMED = 80
 class ChatView(Gtk.Box):
     __gsignals__ = signals(
         {
+            # A message or a !command.
             "send": (str,),
-            "run": (str,),
-            "stop": (),
             "retry": (),
             # Send the last message again, as it was or with this text and these pictures.
             "resend": (str, object),
             # Undo what changed in files since a message, by the time at which it was sent.
             "restore": (float,),
             "stop-call": (object,),
+            # Of a request for a permission, or of a question of the model.
             "answer": (str, object),
-            "reply": (str, str),
             "show-changes": (str,),
             "open-link": (str,),
             "open-output": (object,),
             "save-hosts": (object,),
             "open-port": (object, int),
             "open-terminal": (object,),
-            "connect-model": (),
-            "show-connections": (),
-            "open-project": (),
-            "summarise": (),
-            "remove-sample": (),
         }
     )
 
@@ -76,14 +68,13 @@ class ChatView(Gtk.Box):
         super().__init__(orientation=Gtk.Orientation.VERTICAL)
         self.session: OpenSession | None = None
         self._handlers = SignalHandlers()
-        # Everything in the session; the column shows some of it folded.
-        self._entries: list[ChatEntry] = []
-        self._answerable: list[CallEntry] = []
         # Calls and messages that have not ended.
         self._watched: dict[ChatEntry, int] = {}
         self._add_messages()
         self._add_composer(settings)
-        self._add_keys()
+        add_shortcut(self, "<Control>f", self.find)
+        add_shortcut(self, "<Alt>Up", self._go_back)
+        add_shortcut(self, "<Alt>Down", self._go_on)
         self._add_rows_around_composer()
 
     def _add_messages(self) -> None:
@@ -101,7 +92,7 @@ class ChatView(Gtk.Box):
         self.activity = ActivityLine()
         last = Adw.Bin(child=self.activity, css_classes=["chat-row"])
         self.activity.bind_property("visible", last, "visible", GObject.BindingFlags.SYNC_CREATE)
-        self.column = MessageList(self._make_row, last, row_name)
+        self.column = MessageList(self._make_row, last, row_name, _may_wait_for_user)
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
@@ -141,40 +132,23 @@ class ChatView(Gtk.Box):
             self.append(ClampedBin(bar))
         self.composer = Composer(settings)
         self.composer.connect("send", weakly(self._on_send))
-        for name in ("run", "stop"):
-            forward(self.composer, name, self)
         self.composer.chips.connect("changed", weakly(self._on_attached))
         self.composer.view.get_buffer().connect("changed", weakly(self._on_typed))
         self._questions = QuestionFocus(self.column, self._pages, self.composer, weakly(self._card))
 
-    def _add_keys(self) -> None:
-        add_shortcut(self, "<Control>f", self.find)
-        add_shortcut(self, "<Alt>Up", self._go_back)
-        add_shortcut(self, "<Alt>Down", self._go_on)
-
     def _add_rows_around_composer(self) -> None:
-        self._why_not = wrapped("", "caption", "dim-label")
-        self._why_not.set_hexpand(True)
-        self.connect_button = Gtk.Button(
-            label=_("Connect a _Model"), use_underline=True, valign=Gtk.Align.CENTER
-        )
-        name_buttons(self.connect_button)
+        self._why_not = wrapped("", "caption", "dim-label", hexpand=True)
+        self.connect_button = text_button(self, _("Connect a _Model"), "win.connect-model")
         self.connect_button.add_css_class("small-button")
-        forward(self.connect_button, "clicked", self, "connect-model")
-        self._without = hbox(self._why_not, self.connect_button, spacing=12)
-        self._without.set_visible(False)
+        self._without = hbox(self._why_not, self.connect_button, spacing=12, visible=False)
         self.queue = QueueBar()
         self.todo = TodoBar()
         self.tour = TourBar()
         self.tour.connect("next", weakly(self._on_tour_next))
-        for name in ("connect-model", "open-project"):
-            forward(self.tour, name, self)
-        forward(self.tour, "remove", self, "remove-sample")
         self.editing = EditBar()
         self.editing.connect("cancel", weakly(self._on_cancel_edit))
         self.editing.connect("restore", weakly(self._on_restore_edited))
         self.context = ContextRing()
-        forward(self.context, "summarise", self)
         self.composer.context_place.set_child(self.context)
         below = vbox(
             self.todo,
@@ -184,9 +158,9 @@ class ChatView(Gtk.Box):
             self._without,
             self.composer,
             spacing=6,
+            margin_top=6,
+            margin_bottom=6,
         )
-        below.set_margin_top(6)
-        below.set_margin_bottom(6)
         self.append(ClampedBin(below))
 
     def show_capabilities(self, found: Capabilities) -> None:
@@ -202,29 +176,22 @@ class ChatView(Gtk.Box):
         self.session = session
         self.activity.show_session(session)
         if session is None:
+            # The window shows another page, and the rest is shown anew for the next session.
             self.composer.text = ""
             self.composer.attached = ()
-            self.composer.set_busy(False)
             self.queue.show_messages(())
-            self.todo.set_visible(False)
-            self.context.set_visible(False)
-            self.tour.set_visible(False)
-            self._show_page()
-            self.waiting.show_count(0)
             return
         listen = self._handlers.connect
-        listen(session.entries, "items-changed", self._on_entries)
+        listen(session, "entries-changed", self._on_entries)
         listen(session, "state-changed", self._on_state)
         listen(session, "spent", self.context.show_session)
         listen(session, "queue-changed", self._on_queue)
         listen(session, "tour-changed", self._on_tour)
         self._on_queue(session)
-        # Once: iterating over a GListStore is slow.
-        entries = self._entries = list(session)
-        self.column.set_items(fold(entries))
-        for entry in entries:
+        self.column.set_items(fold(session))
+        for entry in session:
             self._watch(entry)
-        self.composer.set_history(_history(entries))
+        self.composer.set_history(_history(session))
         self.composer.text = session.draft
         self.composer.attached = session.attached
         # Another agent is talked to elsewhere.
@@ -242,8 +209,8 @@ class ChatView(Gtk.Box):
         layout = self.create_pango_layout("0" * 100)
         layout.set_attributes(Pango.AttrList.from_string('0 -1 font-desc "Monospace"'))
         letter = layout.get_pixel_size()[0] / 100
-        width = self.composer.get_width() - _BESIDE_OUTPUT
-        return _ROWS, max(20, int(width / letter))
+        width = self.composer.get_width() - 50
+        return 24, max(20, int(width / letter))
 
     def set_can_send(self, why_not: str) -> None:
         self.composer.set_can_send(why_not)
@@ -293,42 +260,38 @@ class ChatView(Gtk.Box):
         if found.call_id:
             self.show_call(found.call_id)
             return
-        for entry in self._entries:
+        for entry in self.session or ():
             if isinstance(entry, MessageEntry) and entry.at == found.at:
                 self._show_place(entry, found.word)
                 return
 
-    def _go_to(self, entry: CallEntry | CallGroup) -> None:
+    def _go_to(self, entry: ChatEntry) -> bool:
+        """Go to a call, or several; return whether it is one."""
         if isinstance(entry, CallGroup):
             if not self.column.is_in_view(entry):
                 self.column.scroll_to(entry)
             if (group := self._group_row(entry)) is not None:
                 group.header.grab_focus()
-            return
-        card = self._card(entry)
-        if card is None or not self.column.is_in_view(entry):
-            self.show_call(entry.call.id)
-        elif (question := card.open_question) is not None:
-            question.take_focus()
-        else:
-            card.header.grab_focus()
+        elif isinstance(entry, CallEntry):
+            card = self._card(entry)
+            if card is None or not self.column.is_in_view(entry):
+                self.show_call(entry.call.id)
+            elif (question := card.open_question) is not None:
+                question.take_focus()
+            else:
+                card.header.grab_focus()
+        return isinstance(entry, CallEntry | CallGroup)
 
     def _go_back(self) -> bool:
         """Go to the call before the focused one."""
         items, place = self._focused_place()
-        return any(self._go_to_call(item) for item in reversed(items[:place]))
+        return any(self._go_to(item) for item in reversed(items[:place]))
 
     def _go_on(self) -> None:
         """Go to the next call, or from the last one to the composer."""
         items, place = self._focused_place()
-        if not any(self._go_to_call(item) for item in items[place + 1 :]):
+        if not any(self._go_to(item) for item in items[place + 1 :]):
             self.composer.focus()
-
-    def _go_to_call(self, entry: ChatEntry) -> bool:
-        """Return whether it is a call, or several."""
-        if is_call := isinstance(entry, CallEntry | CallGroup):
-            self._go_to(entry)
-        return is_call
 
     def _focused_place(self) -> tuple[list[ChatEntry], int]:
         items, focused = list(self.column.items), self.column.focused_item
@@ -338,7 +301,7 @@ class ChatView(Gtk.Box):
 
     def find(self) -> bool:
         """Open the search bar; return whether there is something to search."""
-        if not self._entries:
+        if self.session is None or not self.session.entries:
             return False
         self.find_bar.find()
         return True
@@ -348,8 +311,9 @@ class ChatView(Gtk.Box):
         if not bar.get_search_mode() and bar.get_focus_child() is not None:
             self.composer.focus()
 
-    def _all_entries(self) -> list[ChatEntry]:
-        return self._entries
+    def _all_entries(self) -> Iterable[ChatEntry]:
+        """Return everything in the session; the column shows some of it folded."""
+        return self.session or ()
 
     def _show_found(self, entry: ChatEntry | None, text: str, which: int) -> None:
         if self._found_row is not None:
@@ -410,12 +374,10 @@ class ChatView(Gtk.Box):
             from .tool_card import ToolCard
 
             row = ToolCard(entry, self.session.project if self.session else None)
-            forward(row, "answered", self, "answer")
-            forward(row, "replied", self, "reply")
-            forward(row, "stop", self, "stop-call", entry)
             for name in (
-                "show-changes", "open-output", "save-hosts", "open-port", "open-terminal"
-            ):  # fmt: skip
+                *("answer", "stop-call", "show-changes", "open-output"),
+                *("save-hosts", "open-port", "open-terminal"),
+            ):
                 forward(row, name, self)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
@@ -423,7 +385,6 @@ class ChatView(Gtk.Box):
             assert isinstance(entry, NoticeEntry)
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
-            forward(row, "preferences", self, "show-connections")
         return row
 
     def _drop_content(self, row: Gtk.Widget) -> None:
@@ -438,7 +399,6 @@ class ChatView(Gtk.Box):
             self._unwatch(entry)
         self._questions.forget()
         self.find_bar.set_search_mode(False)
-        self._entries = []
         self.column.set_items([])
 
     def _on_typed(self, _buffer: Gtk.TextBuffer) -> None:
@@ -462,15 +422,13 @@ class ChatView(Gtk.Box):
             self._fold()
 
     def _show_page(self) -> None:
-        filled = self.session is not None and self.session.entries.get_n_items() > 0
+        filled = self.session is not None and bool(self.session.entries)
         self.suggestions.set_visible(bool(self.session and self.session.project))
         self._pages.set_visible_child_name("chat" if filled else "empty")
 
     # --- events ----------------------------------------------------------------------------------
 
-    def _on_entries(self, entries: Gio.ListStore, place: int, removed: int, added: int) -> None:
-        new = [cast(ChatEntry, entries.get_item(at)) for at in range(place, place + added)]
-        self._entries[place : place + removed] = new
+    def _on_entries(self, _session: OpenSession, new: Sequence[ChatEntry]) -> None:
         self._fold()
         for entry in new:
             self._watch(entry)
@@ -479,9 +437,8 @@ class ChatView(Gtk.Box):
             self.column.scroll_to_end()
 
     def _fold(self) -> None:
-        """Show the entries of the last turn, with quiet calls in groups. Nothing before it can
-        change."""
-        entries, items = self._entries, self.column.items
+        """Show the last turn, with quiet calls in groups. Nothing before it can change."""
+        entries, items = self.session.entries if self.session else [], self.column.items
         first = next((n for n in reversed(range(len(entries))) if _is_from_user(entries[n])), 0)
         start = items.index(entries[first]) if first and entries[first] in items else 0
         before = list(items[start:])
@@ -491,7 +448,8 @@ class ChatView(Gtk.Box):
         for place, block in enumerate(after):
             if not isinstance(block, CallGroup):
                 continue
-            known = next((group for group in groups if _share_calls(group, block)), None)
+            calls = set(block.entries)
+            known = next((one for one in groups if not calls.isdisjoint(one.entries)), None)
             if known is not None:
                 # Its row stays, open or not.
                 groups.remove(known)
@@ -541,11 +499,6 @@ class ChatView(Gtk.Box):
         """Dim everything but the question while one is open."""
         asking = self.session.asking() if self.session is not None else []
         set_class(self.column, "has-question", bool(asking))
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, False)
-        self._answerable = self.session.answerable() if self.session is not None else []
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, True)
 
     def _card(self, entry: CallEntry) -> ToolCard | None:
         if (group := self._group_row(self._block_of(entry))) is not None:
@@ -577,9 +530,6 @@ class ChatView(Gtk.Box):
         self.composer.focus()
 
     def _on_looked(self, _column: MessageList) -> None:
-        # Its row may have been made just now.
-        for entry in self._answerable:
-            self.column.set_many_stops(entry, True)
         self._questions.look()
         self._on_scrolled()
 
@@ -605,7 +555,7 @@ class ChatView(Gtk.Box):
         return [entry for entry in asking if not self.column.is_in_view(entry)]
 
     def _on_send(self, _composer: Composer, text: str) -> None:
-        if self.editing.get_visible():
+        if self.editing.get_visible() and not text.startswith("!"):
             pictures = self.composer.take_pictures()
             self.editing.set_visible(False)
             # What was unsent before stays so.
@@ -649,7 +599,6 @@ class ChatView(Gtk.Box):
 
 
 def row_name(entry: ChatEntry) -> str:
-    """Return what a screen reader calls an entry."""
     if isinstance(entry, CallGroup):
         return group_text(entry.calls)
     if isinstance(entry, CallEntry):
@@ -681,12 +630,13 @@ def _history(entries: Iterable[ChatEntry]) -> list[str]:
     return found
 
 
+def _may_wait_for_user(entry: ChatEntry) -> bool:
+    """Return whether a call asks, or is in a terminal, where it may wait for a line."""
+    return isinstance(entry, CallEntry) and bool(entry.stage is Stage.ASKING or entry.terminal)
+
+
 def _is_from_user(entry: ChatEntry) -> bool:
     """Return whether the user wrote it: a message, or a command of their own."""
     if isinstance(entry, MessageEntry):
         return entry.role is Role.USER
     return isinstance(entry, CallEntry) and entry.own
-
-
-def _share_calls(group: CallGroup, other: CallGroup) -> bool:
-    return not set(group.entries).isdisjoint(other.entries)

@@ -53,8 +53,6 @@ _DARK_HIGH = replace(_DARK, note=(0xF6, 0xF5, 0xF4), margin=(0xF6, 0xF5, 0xF4))
 
 
 class DiffTags:
-    """The tags of one buffer."""
-
     def __init__(self, buffer: GtkSource.Buffer) -> None:
         self._buffer = buffer
         make = buffer.create_tag

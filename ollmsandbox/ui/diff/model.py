@@ -51,14 +51,8 @@ def _middle(old: str, new: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
 
 
 def _same_start(one: str, other: str) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _not_empty(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -138,7 +138,6 @@ class DiffPane:
 
 
 def link_panes(one: DiffPane, other: DiffPane) -> None:
-    """Make two columns scroll together."""
     both = GObject.BindingFlags.BIDIRECTIONAL
     for here, there in (
         (one.widget.get_vadjustment(), other.widget.get_vadjustment()),

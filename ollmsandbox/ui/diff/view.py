@@ -47,46 +47,36 @@ class FoldButtons:
                 row.remove(button)
 
 
-class SectionButtons:
-    """The action buttons of one section. Only the last column has them, at the start of the row so
-    that they stay visible however narrow it is. The other column has a row of the same height."""
+class SectionButtons(Gtk.Box):
+    """The buttons of a section, at the start of its row to stay visible in a narrow one."""
 
     def __init__(self, section: DiffSection, act: Callable[..., object], *, is_busy: bool) -> None:
+        super().__init__(spacing=6)
+        self.set_direction(Gtk.TextDirection.LTR)
         self.section = section
         self._act = act
-        self._boxes: list[Gtk.Box] = []
         self._is_busy = is_busy
 
-    def add_to(self, row: Gtk.Box, *, can_press: bool) -> None:
-        box = Gtk.Box(spacing=6, sensitive=can_press, can_target=can_press)
-        box.set_opacity(1 if can_press else 0)
-        box.set_direction(Gtk.TextDirection.LTR)
-        row.append(box)
-        self._boxes.append(box)
-
-    def show(self, actions: Sequence[Action]) -> None:
+    def show_actions(self, actions: Sequence[Action]) -> None:
         """Replace the buttons, and keep the focus."""
-        for box in self._boxes:
-            had_focus = box.get_focus_child() is not None
-            for child in children_of(box):
-                box.remove(child)
-            for action in actions:
-                box.append(self._button(action) if action.name else _quiet(action.label))
-            box.set_visible(bool(actions))
-            if had_focus:
-                box.child_focus(Gtk.DirectionType.TAB_FORWARD)
+        had_focus = self.get_focus_child() is not None
+        for child in children_of(self):
+            self.remove(child)
+        for action in actions:
+            self.append(self._button(action) if action.name else _quiet(action.label))
+        self.set_visible(bool(actions))
+        if had_focus:
+            self.focus()
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the buttons while something is being changed."""
         self._is_busy = is_busy
-        for box in self._boxes:
-            for child in children_of(box):
-                if isinstance(child, ActionButton):
-                    child.set_busy(is_busy)
+        for child in children_of(self):
+            if isinstance(child, ActionButton):
+                child.set_busy(is_busy)
 
     def focus(self) -> bool:
-        """Focus the first button of the last column. Return whether there is one."""
-        return bool(self._boxes) and self._boxes[-1].child_focus(Gtk.DirectionType.TAB_FORWARD)
+        """Focus the first button. Return whether there is one."""
+        return self.child_focus(Gtk.DirectionType.TAB_FORWARD)
 
     def _button(self, action: Action) -> Gtk.Button:
         button = ActionButton(action, is_busy=self._is_busy)
@@ -186,10 +176,9 @@ class DiffView(Gtk.Box):
 
     def refresh_actions(self) -> None:
         for buttons in self._buttons:
-            buttons.show(self._actions_of(buttons.section) or ())
+            buttons.show_actions(self._actions_of(buttons.section) or ())
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the buttons while something is being changed."""
         self._is_busy = is_busy
         for buttons in self._buttons:
             buttons.set_busy(is_busy)
@@ -355,11 +344,14 @@ class DiffView(Gtk.Box):
         buttons = (
             SectionButtons(section, weakly(self._act), is_busy=self._is_busy) if section else None
         )
+        # The lines of both columns stay beside each other.
+        heights = Gtk.SizeGroup(mode=Gtk.SizeGroupMode.VERTICAL)
         for column in self._columns:
             row = Gtk.Box(spacing=6, css_classes=["hunk"])
+            heights.add_widget(row)
             is_last = column is self._columns[-1]
             if buttons and is_last:
-                buttons.add_to(row, can_press=True)
+                row.append(buttons)
             if folded:
                 button = Gtk.Button(css_classes=["flat", "caption", "fold"])
                 button.set_tooltip_text(_("Show These Lines"))
@@ -369,15 +361,13 @@ class DiffView(Gtk.Box):
             if section:
                 start = section.group.new_start if is_last else section.group.old_start
                 row.append(_quiet(_("Line {number}").format(number=start + 1)))
-            if buttons and not is_last:
-                buttons.add_to(row, can_press=False)
             column.insert_widget(at, row)
         buffer = self._columns[-1].buffer
         mark = buffer.create_mark(None, buffer.get_iter_at_line(at)[1], left_gravity=False)
         if buttons:
             self._section_marks.append(mark)
             self._buttons.append(buttons)
-            buttons.show(self._actions_of(buttons.section) or ())
+            buttons.show_actions(self._actions_of(buttons.section) or ())
         if folded:
             folded.mark = mark
             folded.is_alone = section is None

@@ -11,20 +11,9 @@ from gi.repository import Gtk, Pango
 from ..widgets.boxes import vbox
 from ..widgets.labels import add_classes, set_accessible_name, without_hyphens, wrap_label
 from ..widgets.scroller import NestedScroller
+from . import parse
 from .code_block import CodeBlock
 from .inline import Inline, Spans, markup, plain
-from .parse import (
-    Alignment,
-    Block,
-    Code,
-    Heading,
-    HorizontalRule,
-    ListBlock,
-    ListItem,
-    Paragraph,
-    Quote,
-    TableBlock,
-)
 from .picture import ProjectPicture
 
 Add = Callable[[Gtk.Widget], None]
@@ -36,13 +25,11 @@ LONGEST_LABEL = 4000
 # Characters. To find its minimum width, a label breaks its text after each letter, which takes ten
 # times as long as layout. So longer labels get a fixed minimum.
 _NARROWEST = 12
-# Characters, of an item for screen readers.
-_LONGEST_NAME = 200
 _SPACING = 12
 _ALIGN = {
-    Alignment.LEFT: (0.0, Gtk.Justification.LEFT),
-    Alignment.CENTER: (0.5, Gtk.Justification.CENTER),
-    Alignment.RIGHT: (1.0, Gtk.Justification.RIGHT),
+    parse.Alignment.LEFT: (0.0, Gtk.Justification.LEFT),
+    parse.Alignment.CENTER: (0.5, Gtk.Justification.CENTER),
+    parse.Alignment.RIGHT: (1.0, Gtk.Justification.RIGHT),
 }
 # Characters. Cells have a fixed width, and a table that is too wide scrolls: a grid that can shrink
 # would ask for the height of its narrowest form.
@@ -50,31 +37,31 @@ _WIDEST_CELL = 40
 
 
 def build(
-    block: Block, add: Add, open_link: OpenLink, depth: int = 0, project: str = ""
+    block: parse.Block, add: Add, open_link: OpenLink, depth: int = 0, project: str = ""
 ) -> Iterator[None]:
     """Build a block. With a `project`, show the pictures in it that a paragraph names."""
     match block:
-        case Paragraph():
+        case parse.Paragraph():
             yield from _paragraph(block.spans, add, open_link)
             for span in block.spans if project else ():
                 if span.picture:
                     add(ProjectPicture(project, span.picture, span.text))
-        case Heading():
+        case parse.Heading():
             add(_heading(block, open_link))
-        case Code():
+        case parse.Code():
             add(CodeBlock(block.language, block.text))
-        case HorizontalRule():
+        case parse.HorizontalRule():
             add(Gtk.Separator())
-        case Quote():
+        case parse.Quote():
             box = vbox(spacing=_SPACING)
             box.add_css_class("quote")
             _read_like(box, _first_words(block.blocks))
             add(box)
             for inner in block.blocks:
                 yield from build(inner, box.append, open_link, depth, project)
-        case ListBlock():
+        case parse.ListBlock():
             yield from _list(block, add, open_link, depth, project)
-        case TableBlock():
+        case parse.TableBlock():
             yield from _table(block, add, open_link)
     yield
 
@@ -106,7 +93,7 @@ def _read_like(widget: Gtk.Widget, spans: Spans) -> None:
             widget.set_direction(direction)
 
 
-def _heading(block: Heading, open_link: OpenLink) -> Gtk.Label:
+def _heading(block: parse.Heading, open_link: OpenLink) -> Gtk.Label:
     label = _label(block.spans, open_link, Gtk.AccessibleRole.HEADING)
     label.update_property([Gtk.AccessibleProperty.LEVEL], [block.level])
     add_classes(label, "heading", f"h{block.level}")
@@ -140,7 +127,7 @@ def _pieces(spans: Spans) -> Iterator[Spans]:
 
 
 def _list(
-    block: ListBlock, add: Add, open_link: OpenLink, depth: int, project: str
+    block: parse.ListBlock, add: Add, open_link: OpenLink, depth: int, project: str
 ) -> Iterator[None]:
     spacing = _SPACING if block.loose else 6
     grid = Gtk.Grid(row_spacing=spacing, column_spacing=8, accessible_role=Gtk.AccessibleRole.LIST)
@@ -160,7 +147,7 @@ def _list(
             accessible_role=Gtk.AccessibleRole.LIST_ITEM,
         )
         if first := _first_words(item.blocks):
-            set_accessible_name(box, plain(first)[:_LONGEST_NAME])
+            set_accessible_name(box, plain(first)[:200])
         grid.attach(box, 1, row, 1, 1)
         for number, inner in enumerate(item.blocks):
             yield from build(inner, box.append, open_link, depth + 1, project)
@@ -169,7 +156,7 @@ def _list(
                 label.set_direction(grid.get_direction())
 
 
-def _mark(item: ListItem, mark: str) -> Gtk.Widget:
+def _mark(item: parse.ListItem, mark: str) -> Gtk.Widget:
     if item.done is None:
         return Gtk.Label(label=mark, xalign=1, valign=Gtk.Align.START, css_classes=["list-mark"])
     # Shows a state, and cannot be changed.
@@ -182,11 +169,11 @@ def _mark(item: ListItem, mark: str) -> Gtk.Widget:
     return box
 
 
-def _first_words(blocks: Sequence[Block]) -> Spans:
-    return next((block.spans for block in blocks if isinstance(block, Paragraph)), ())
+def _first_words(blocks: Sequence[parse.Block]) -> Spans:
+    return next((block.spans for block in blocks if isinstance(block, parse.Paragraph)), ())
 
 
-def _table(block: TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
+def _table(block: parse.TableBlock, add: Add, open_link: OpenLink) -> Iterator[None]:
     grid = Gtk.Grid(halign=Gtk.Align.START)
     grid.add_css_class("table")
     words = tuple(span for cell in block.header for span in cell)

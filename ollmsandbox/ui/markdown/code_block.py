@@ -18,33 +18,17 @@ from ..widgets.weak import weakly
 MOST_LINES = 30
 # Characters. Pango lays out a line as a whole, which takes seconds for a minified file.
 LONGEST_LINE = 4000
-# Characters. Highlighting more takes too long.
-MOST_COLOURED = 300_000
 
 # Names that people write after ```, where GtkSourceView's name and the file extensions differ.
 _ALIASES = {
-    "bash": "sh",
+    **dict.fromkeys(("bash", "console", "shell", "shell-session", "terminal", "zsh"), "sh"),
+    **dict.fromkeys(("javascript", "node"), "js"),
+    **dict.fromkeys(("py", "python"), "python3"),
     "c#": "c-sharp",
-    "c++": "cpp",
-    "console": "sh",
-    "cs": "c-sharp",
     "dockerfile": "docker",
     "golang": "go",
-    "javascript": "js",
     "jsonc": "json",
-    "make": "makefile",
-    "node": "js",
     "objective-c": "objc",
-    "patch": "diff",
-    "py": "python3",
-    "python": "python3",
-    "shell": "sh",
-    "shell-session": "sh",
-    "terminal": "sh",
-    "ts": "typescript",
-    "tsx": "typescript-jsx",
-    "yml": "yaml",
-    "zsh": "sh",
 }
 
 GtkSource.init()
@@ -71,7 +55,12 @@ class CodeBlock(Gtk.Box):
             None, self._buffer.get_start_iter(), left_gravity=True
         )
         self.view.set_buffer(self._buffer)
-        self._name(language)
+        self.language = found = find_language(language)
+        name = found.get_name() if found else language or _("Code")
+        if found and found.get_id() == "sh":
+            name = _("Shell")
+        self.name_label.set_label(name)
+        self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
         self._recolour()
         self.copy_button.connect("clicked", weakly(self._copy))
         self.connect("map", weakly(self._mapped))
@@ -84,7 +73,8 @@ class CodeBlock(Gtk.Box):
         if not piece:
             return
         self.text += piece
-        if len(self.text) > MOST_COLOURED:
+        # Highlighting more takes too long.
+        if len(self.text) > 300_000:
             self._buffer.set_highlight_syntax(False)
         self._buffer.insert(self._buffer.get_end_iter(), self._shortened(piece))
         self._fit()
@@ -103,15 +93,6 @@ class CodeBlock(Gtk.Box):
                 mark = "…" if before <= LONGEST_LINE else ""
                 lines[number] = line[: max(0, LONGEST_LINE - before)] + mark
         return "\n".join(lines)
-
-    def _name(self, written: str) -> None:
-        language = find_language(written)
-        self.language = language
-        name = language.get_name() if language else written or _("Code")
-        if language and language.get_id() == "sh":
-            name = _("Shell")
-        self.name_label.set_label(name)
-        self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
     def _fit(self) -> None:
         """Set the height for all lines, up to a limit. A text view knows its height only after it

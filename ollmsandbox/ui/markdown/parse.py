@@ -12,6 +12,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
 from ...text.visible import replace_unshowable
 from .inline import Inline, Spans, spans_of
@@ -92,7 +93,9 @@ def parse_markdown(text: str) -> tuple[Block, ...]:
 def parse_lines(text: str) -> list[tuple[int, Block]]:
     """Return each block with the number of its first line."""
     text = replace_unshowable(text)
-    return _Reader(_parser().parse(text), text.split("\n")).top()
+    lines = text.split("\n")
+    nodes = SyntaxTreeNode(_parser().parse(text)).children
+    return [(node.map[0] if node.map else 0, one) for node in nodes for one in _block(node, lines)]
 
 
 @cache
@@ -109,112 +112,61 @@ def _inline(state: StateCore) -> None:
     for token in state.tokens:
         if token.type != "inline":
             continue
-        token.children = []
+        found: list[Token] = []
         if len(token.content) > MAX_STYLED:
-            token.children.append(Token("text", "", 0, content=token.content))
+            found.append(Token("text", "", 0, content=token.content))
         else:
-            state.md.inline.parse(token.content, state.md, state.env, token.children)
+            state.md.inline.parse(token.content, state.md, state.env, found)
+        token.meta["spans"] = spans_of(found)
 
 
-class _Reader:
-    """Walks the flat list of tokens, in which containers have an opening and a closing token."""
-
-    def __init__(self, tokens: Sequence[Token], lines: Sequence[str]) -> None:
-        self._tokens = tokens
-        self._lines = lines
-        self._at = 0
-
-    def top(self) -> list[tuple[int, Block]]:
-        found: list[tuple[int, Block]] = []
-        while self._at < len(self._tokens):
-            where = self._tokens[self._at].map
-            found += ((where[0] if where else 0, block) for block in self._block(0))
-        return found
-
-    def _until(self, closing: str, depth: int) -> tuple[Block, ...]:
-        found: list[Block] = []
-        while self._tokens[self._at].type != closing:
-            found += self._block(depth)
-        self._at += 1
-        return tuple(found)
-
-    def _block(self, depth: int) -> list[Block]:
-        token = self._tokens[self._at]
-        if depth >= MAX_DEPTH and token.nesting == 1 and token.type != "paragraph_open":
-            return [self._as_written(token)]
-        self._at += 1
-        match token.type:
-            case "paragraph_open":
-                return [Paragraph(self._spans("paragraph_close"))]
-            case "heading_open":
-                return [Heading(int(token.tag[1:]), self._spans("heading_close"))]
-            case "fence" | "code_block":
-                words = token.info.split(maxsplit=1)
-                return [Code(words[0] if words else "", token.content.removesuffix("\n"))]
-            case "hr":
-                return [HorizontalRule()]
-            case "blockquote_open":
-                return [Quote(self._until("blockquote_close", depth + 1))]
-            case "bullet_list_open" | "ordered_list_open":
-                return [self._list(token, depth + 1)]
-            case "table_open":
-                return [self._table()]
-            case _:
-                return [Paragraph((Inline(token.content),))] if token.content else []
-
-    def _as_written(self, token: Token) -> Block:
-        closing = token.type.removesuffix("_open") + "_close"
-        while not (
-            self._tokens[self._at].type == closing and self._tokens[self._at].level == token.level
-        ):
-            self._at += 1
-        self._at += 1
-        first, last = token.map or (0, 0)
-        return Paragraph((Inline("\n".join(self._lines[first:last]).strip()),))
-
-    def _spans(self, closing: str) -> Spans:
-        spans: Spans = ()
-        while (token := self._tokens[self._at]).type != closing:
-            spans += spans_of(token.children or ())
-            self._at += 1
-        self._at += 1
-        return spans
-
-    def _list(self, opening: Token, depth: int) -> ListBlock:
-        ordered = opening.type == "ordered_list_open"
-        closing = opening.type.replace("open", "close")
-        items: list[ListItem] = []
-        loose = False
-        while self._tokens[self._at].type != closing:
-            self._at += 1  # list_item_open
-            first = self._tokens[self._at]
-            loose = loose or (first.type == "paragraph_open" and not first.hidden)
-            items.append(_task(self._until("list_item_close", depth)))
-        self._at += 1
-        start = int(opening.attrGet("start") or 0) if opening.attrs else 1
-        return ListBlock(tuple(items), ordered, start, loose)
-
-    def _table(self) -> TableBlock:
-        rows: list[tuple[Spans, ...]] = []
-        cells: list[Spans] = []
-        alignments: list[Alignment] = []
-        while (token := self._tokens[self._at]).type != "table_close":
-            self._at += 1
-            if token.type == "tr_open":
-                cells = []
-            elif token.type in ("th_open", "td_open"):
-                if token.type == "th_open":
-                    alignments.append(_alignment(token))
-                cells.append(self._spans(token.type.replace("open", "close")))
-            elif token.type == "tr_close":
-                rows.append(tuple(cells))
-        self._at += 1
-        return TableBlock(rows[0], tuple(rows[1:]), tuple(alignments))
+def _block(node: SyntaxTreeNode, lines: Sequence[str], depth: int = 0) -> list[Block]:
+    """Return the block of a node, if there is something to show."""
+    if depth >= MAX_DEPTH and node.nester_tokens is not None and node.type != "paragraph":
+        first, last = node.map or (0, 0)
+        return [Paragraph((Inline("\n".join(lines[first:last]).strip()),))]
+    match node.type:
+        case "paragraph":
+            return [Paragraph(_spans(node))]
+        case "heading":
+            return [Heading(int(node.tag[1:]), _spans(node))]
+        case "fence" | "code_block":
+            words = node.info.split(maxsplit=1)
+            return [Code(words[0] if words else "", node.content.removesuffix("\n"))]
+        case "hr":
+            return [HorizontalRule()]
+        case "blockquote":
+            return [Quote(_inner(node, lines, depth + 1))]
+        case "bullet_list" | "ordered_list":
+            return [_list(node, lines, depth + 1)]
+        case "table":
+            return [_table(node)]
+        case _:
+            return [Paragraph((Inline(node.content),))] if node.content else []
 
 
-def _alignment(token: Token) -> Alignment:
-    name = str(token.attrGet("style") or "").rpartition(":")[2]
-    return Alignment(name) if name else Alignment.LEFT
+def _inner(node: SyntaxTreeNode, lines: Sequence[str], depth: int) -> tuple[Block, ...]:
+    return tuple(block for child in node.children for block in _block(child, lines, depth))
+
+
+def _spans(node: SyntaxTreeNode) -> Spans:
+    return tuple(span for child in node.children for span in child.meta["spans"])
+
+
+def _list(node: SyntaxTreeNode, lines: Sequence[str], depth: int) -> ListBlock:
+    firsts = [item.children[0] for item in node.children if item.children]
+    loose = any(first.type == "paragraph" and not first.hidden for first in firsts)
+    start = int(node.attrs.get("start") or 0) if node.attrs else 1
+    items = tuple(_task(_inner(item, lines, depth)) for item in node.children)
+    return ListBlock(items, node.type == "ordered_list", start, loose)
+
+
+def _table(node: SyntaxTreeNode) -> TableBlock:
+    rows = [row.children for part in node.children for row in part.children]
+    header, *others = (tuple(map(_spans, cells)) for cells in rows)
+    styles = (str(cell.attrs.get("style") or "").rpartition(":")[2] for cell in rows[0])
+    alignments = tuple(Alignment(style) if style else Alignment.LEFT for style in styles)
+    return TableBlock(header, tuple(others), alignments)
 
 
 def _task(blocks: tuple[Block, ...]) -> ListItem:

@@ -14,8 +14,6 @@ from ...loop import start_daemon
 from ..diff.images import MOST_BYTES, read_picture
 from ..widgets.weak import weakly
 
-_HIGHEST = 420
-
 
 def read_from_project(project: str, path: str) -> bytes | None:
     """Return the content of a file of the project; None if there is none at this path, or if it
@@ -37,7 +35,7 @@ class DecodedPicture(Adw.Bin):
         self,
         content: bytes | Callable[[], bytes | None],
         name: str,
-        highest: int = _HIGHEST,
+        highest: int = 420,
         widest: int | None = None,
     ) -> None:
         """A picture without a name is decoration for screen readers."""

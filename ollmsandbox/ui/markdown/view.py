@@ -24,16 +24,12 @@ from .code_block import CodeBlock
 from .parse import Block, Code
 from .stream import Splitter
 
-# Milliseconds. Pieces that arrive within this time are shown together.
-_COALESCE = 30
 # Seconds of work, then milliseconds of pause, in which the main loop draws frames and handles keys.
 _SLICE = 0.004
 _PAUSE = 6
 # As in the style sheet, which does not reach text views.
 _LINE_HEIGHT = 1.2
 _TAG = "line-height"
-# Seconds. A message that takes no longer is built at once, with its final height.
-_AT_ONCE = 0.006
 # Pixels.
 _SPACING = 12
 # Blocks. Each word that arrives lays out a whole column again, but no group that stays as it is.
@@ -64,25 +60,23 @@ class MarkdownView(Adw.Bin):
         if text:
             self.set_text(text)
 
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
-
     def set_text(self, whole: str) -> None:
         while self._remove_last():
             pass
         self._start()
-        self._pieces.append(whole)
+        self.text = whole
         self._splitter.feed(whole)
         self._finished = True
-        if self._work(_AT_ONCE):
+        # A message that takes no longer is built at once, with its final height.
+        if self._work(0.006):
             self._schedule(_PAUSE)
 
     def append(self, piece: str) -> None:
-        self._pieces.append(piece)
+        self.text += piece
         self._splitter.feed(piece)
         self.is_settled = False
-        self._schedule(_COALESCE)
+        # Pieces that arrive within this time are shown together.
+        self._schedule(30)
 
     def finish(self) -> None:
         """Show the rest: the text is complete."""
@@ -116,7 +110,7 @@ class MarkdownView(Adw.Bin):
         return last is not None
 
     def _start(self) -> None:
-        self._pieces: list[str] = []
+        self.text = ""
         self._splitter = Splitter()
         self._blocks: deque[Block] = deque()
         self._building: Iterator[None] | None = None
@@ -209,7 +203,15 @@ class MarkdownView(Adw.Bin):
         buffer.apply_tag_by_name(_TAG, *buffer.get_bounds())
 
     def _add_tail(self) -> Gtk.TextView:
-        tail = _tail_view()
+        tail = Gtk.TextView(
+            editable=False,
+            cursor_visible=False,
+            accepts_tab=False,
+            wrap_mode=Gtk.WrapMode.WORD_CHAR,
+        )
+        tail.add_css_class("markdown-tail")
+        tail.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
+        tail.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
         self._column.append(tail)
         # A text view wraps for the width it had last. Before it had one, that is one pixel, and for
         # a moment it would be several pages high.
@@ -231,16 +233,3 @@ class MarkdownView(Adw.Bin):
     def _link_clicked(self, _label: Gtk.Label, address: str) -> bool:
         self.emit("open-link", address)
         return True
-
-
-def _tail_view() -> Gtk.TextView:
-    view = Gtk.TextView(
-        editable=False,
-        cursor_visible=False,
-        accepts_tab=False,
-        wrap_mode=Gtk.WrapMode.WORD_CHAR,
-    )
-    view.add_css_class("markdown-tail")
-    view.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
-    view.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
-    return view

@@ -35,19 +35,18 @@ class ModelChoice(GObject.Object):
         if self._looking is not None:
             self._looking.cancel()
         task = self._looking = asyncio.ensure_future(self._look())
-        try:
-            await task
-        except asyncio.CancelledError:
-            # A newer call is running, and reports what it finds.
-            if not task.cancelled():
-                raise
+        await asyncio.wait({task})
+        # If it was cancelled, a newer call is running, and reports what it finds.
+        if not task.cancelled():
+            task.result()
 
     def default(self) -> tuple[str, str]:
         """Return the connection and model for a new session; empty if there is none."""
         connection = self.store.default()
         if connection is None:
             return "", ""
-        return connection.name, connection.model or self._first_model(connection.name)
+        item = self._items.get(connection.name)
+        return connection.name, connection.model or next(iter(item.models if item else ()), "")
 
     def model(self, connection: str, model: str) -> Model | None:
         """Return the model of a connection; None if there is no such connection."""
@@ -60,7 +59,6 @@ class ModelChoice(GObject.Object):
         self._servers.clear()
 
     def state_of(self, connection: str) -> ConnectionState:
-        """Return the last known state of a connection."""
         item = self._items.get(connection)
         return item.state if item else ConnectionState.UNKNOWN
 
@@ -72,12 +70,7 @@ class ModelChoice(GObject.Object):
         return _("Choose or connect a model. !commands work without one.")
 
     def remember(self, connection: str, model: str) -> None:
-        """Save the choice for the next session."""
         self.store.use(connection, None if connection == TOUR.name else model)
-
-    def _first_model(self, name: str) -> str:
-        item = self._items.get(name)
-        return item.models[0] if item and item.models else ""
 
     def _server(self, connection: Connection) -> Server:
         """Return the server of a connection; a new one only if the connection has changed."""

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from gi.repository import Gtk, Pango
 
+from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.boxes import hbox, vbox
+from ..widgets.boxes import hbox, scrolled_list, vbox
 from ..widgets.labels import (
+    children_of,
     decorative_icon,
     name_buttons,
     one_line,
@@ -33,8 +35,6 @@ _MANY = 8
 
 
 class ConnectionState(Enum):
-    """The state of a connection."""
-
     UNKNOWN = "unknown"
     CONNECTING = "connecting"
     READY = "ready"
@@ -48,16 +48,17 @@ class ConnectionItem(NamedTuple):
     problem: str = ""
 
 
-_ICONS = {
-    ConnectionState.UNKNOWN: "network-idle-symbolic",
-    ConnectionState.CONNECTING: "content-loading-symbolic",
-    ConnectionState.READY: "object-select-symbolic",
-    ConnectionState.FAILED: "dialog-warning-symbolic",
+# The icon of each state, and what a screen reader says.
+_LOOKS = {
+    ConnectionState.UNKNOWN: ("network-idle-symbolic", ""),
+    ConnectionState.CONNECTING: ("content-loading-symbolic", N_("connecting")),
+    ConnectionState.READY: ("object-select-symbolic", N_("connected")),
+    ConnectionState.FAILED: ("dialog-warning-symbolic", N_("not reachable")),
 }
 
 
 class ModelChooser(Gtk.MenuButton):
-    __gsignals__ = signals({"chosen": (str, str), "refresh": (), "connect-model": ()})
+    __gsignals__ = signals({"chosen": (str, str), "refresh": ()})
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,19 +85,14 @@ class ModelChooser(Gtk.MenuButton):
         none = Gtk.Label(label=_("No connections yet"), margin_top=12, margin_bottom=12)
         none.add_css_class("dim-label")
         self._list.set_placeholder(none)
-        scrolled = Gtk.ScrolledWindow(
-            child=self._list,
-            hscrollbar_policy=Gtk.PolicyType.NEVER,
-            propagate_natural_height=True,
-            max_content_height=360,
-            # Its rows are the stops of the keyboard.
-            focusable=False,
-        )
+        scrolled = scrolled_list(self._list, 360)
+        scrolled.set_propagate_natural_width(False)
+        # Its rows are the stops of the keyboard.
+        scrolled.set_focusable(False)
         connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
         connect.connect("clicked", weakly(self._on_connect))
         name_buttons(connect)
-        box = vbox(self._filter, scrolled, connect, spacing=6)
-        box.set_size_request(260, -1)
+        box = vbox(self._filter, scrolled, connect, spacing=6, width_request=260)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
         self.set_popover(self._popover)
@@ -105,8 +101,7 @@ class ModelChooser(Gtk.MenuButton):
     def show(  # type: ignore[override]
         self, connections: Sequence[ConnectionItem], current: tuple[str, str]
     ) -> None:
-        """Show the connections. `current` is the chosen connection and model; empty if there is
-        none."""
+        """Show the connections. `current` is the one that is chosen and its model, or empty."""
         if (tuple(connections), current) != (self._connections, self._current):
             self._connections, self._current = tuple(connections), current
             self._fill()
@@ -129,16 +124,11 @@ class ModelChooser(Gtk.MenuButton):
         if len(self._connections) == 1 or model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
-        self._icon.set_from_icon_name(_ICONS[self._state])
+        icon, state = _LOOKS[self._state]
+        self._icon.set_from_icon_name(icon)
         set_class(self._icon, "success", bool(known) and self._state is ConnectionState.READY)
         set_class(self._icon, "warning", bool(known) and self._state is ConnectionState.FAILED)
-        state = {
-            ConnectionState.READY: _("connected"),
-            ConnectionState.FAILED: _("not reachable"),
-            ConnectionState.CONNECTING: _("connecting"),
-            ConnectionState.UNKNOWN: "",
-        }[self._state]
-        name = _("Model: {}").format(f"{text}, {state}" if state and known else text)
+        name = _("Model: {}").format(f"{text}, {_(state)}" if state and known else text)
         self.set_tooltip_text(name)
         set_accessible_name(self, name)
         self._fill_list()
@@ -161,11 +151,9 @@ class ModelChooser(Gtk.MenuButton):
     def _on_opened(self, _popover: Gtk.Popover) -> None:
         """Ask the servers again, and begin at the model in use."""
         self.emit("refresh")
-        place = 0
-        while (row := self._list.get_row_at_index(place)) is not None:
+        for row in children_of(self._list):
             if isinstance(row, _ModelRow) and (row.connection, row.model) == self._current:
                 row.grab_focus()
-            place += 1
 
     def _on_row(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, _ModelRow):
@@ -174,7 +162,7 @@ class ModelChooser(Gtk.MenuButton):
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self._popover.popdown()
-        self.emit("connect-model")
+        self.activate_action("win.connect-model")
 
 
 class _ModelRow(Gtk.ListBoxRow):
@@ -184,10 +172,9 @@ class _ModelRow(Gtk.ListBoxRow):
         self.connection, self.model = connection, model
         label = Gtk.Label(label=shown_model(model), xalign=0, hexpand=True)
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
-        box = hbox(label, spacing=6)
-        box.set_margin_start(12)
+        box = hbox(label, spacing=6, margin_start=12)
         if state is not None:
-            mark = decorative_icon(_ICONS[state])
+            mark = decorative_icon(_LOOKS[state][0])
             if state is ConnectionState.FAILED:
                 mark.add_css_class("warning")
             box.append(mark)
@@ -207,9 +194,7 @@ def _heading(connection: ConnectionItem) -> Gtk.ListBoxRow:
         note = _("No models")
     if note:
         style = "warning" if connection.problem else "dim-label"
-        said = wrapped(note, "caption", style)
-        said.set_max_width_chars(36)
-        box.append(said)
+        box.append(wrapped(note, "caption", style, max_width_chars=36))
     row = Gtk.ListBoxRow(child=box, activatable=False, selectable=False, focusable=False)
     row.update_property([Gtk.AccessibleProperty.LABEL], [connection.name])
     return row

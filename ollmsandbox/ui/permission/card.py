@@ -145,8 +145,7 @@ class ChatPermission(Gtk.Box):
 
     def _add_fact(self, row: int, label: str, value: str, *, is_emphasized: bool) -> None:
         name = Gtk.Label(label=label, xalign=0, yalign=0, css_classes=["dim-label"])
-        shown = wrapped(value, *(["heading"] if is_emphasized else []))
-        shown.set_hexpand(True)
+        shown = wrapped(value, *(["heading"] if is_emphasized else []), hexpand=True)
         without_hyphens(name)
         self.facts.attach(name, 0, row, 1, 1)
         self.facts.attach(shown, 1, row, 1, 1)

@@ -55,7 +55,6 @@ def _scope(request: PermissionRequest) -> str:
 
 
 def duration_text(request: PermissionRequest) -> str:
-    """Describe how long the answers last."""
     if not request.sandboxed:
         return _(
             "This command is not sandboxed: it can do anything you can. You will be asked "

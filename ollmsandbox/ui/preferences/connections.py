@@ -20,7 +20,7 @@ from ..widgets.focus import window_around
 from ..widgets.labels import set_accessible_name
 from ..widgets.signals import signals
 from ..widgets.tasks import Tasks, as_task
-from ..widgets.weak import weakly, weakly_with
+from ..widgets.weak import weakly
 from . import rows
 from .connection_dialog import ConnectionDialog
 
@@ -32,8 +32,6 @@ _KINDS = {ServerKind.OLLAMA: "Ollama", ServerKind.OPENAI: N_("OpenAI-compatible"
 
 
 class DefaultModelRow(Adw.ComboRow):
-    """The model for new sessions."""
-
     __gsignals__ = signals({"chosen": ()})
 
     def __init__(self, store: ConnectionStore, tasks: Tasks) -> None:
@@ -100,9 +98,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         self._tasks = tasks
         self._group = rows.RowGroup(_("Connections"), _("Servers with models"))
         self._group.set_header_suffix(
-            rows.icon_suffix(
-                "list-add-symbolic", _("Add a Connection"), weakly(self.add_connection)
-            )
+            rows.icon_suffix("list-add-symbolic", _("Add a Connection"), self.add_connection)
         )
         self.add(self._group)
         self.model_row = DefaultModelRow(store, tasks)
@@ -114,7 +110,7 @@ class ConnectionsPage(Adw.PreferencesPage):
         self.add(used)
         self._found = rows.RowGroup(_("Found on This Computer"))
         self._found.set_header_suffix(
-            rows.icon_suffix("view-refresh-symbolic", _("Search Again"), weakly(self._look))
+            rows.icon_suffix("view-refresh-symbolic", _("Search Again"), self._look)
         )
         self.add(self._found)
         self._show_all()
@@ -147,27 +143,14 @@ class ConnectionsPage(Adw.PreferencesPage):
             set_accessible_name(mark, words)
             row.add_suffix(mark)
         else:
-            row.add_suffix(
-                rows.button(
-                    _("Use"),
-                    weakly_with(self._use, connection),
-                    _("Use {} for new sessions").format(connection.name),
-                )
-            )
-        row.add_suffix(
-            rows.icon_suffix(
-                "document-edit-symbolic",
-                _("Edit {}").format(connection.name),
-                weakly_with(self._open, connection),
-            )
-        )
-        row.add_suffix(
-            rows.icon_suffix(
-                "user-trash-symbolic",
-                _("Remove {}").format(connection.name),
-                weakly_with(self._remove, connection),
-            )
-        )
+            words = _("Use {} for new sessions").format(connection.name)
+            row.add_suffix(rows.button(_("Use"), words, self._use, connection))
+        for icon, words, method in (
+            ("document-edit-symbolic", _("Edit {}"), self._open),
+            ("user-trash-symbolic", _("Remove {}"), self._remove),
+        ):
+            name = words.format(connection.name)
+            row.add_suffix(rows.icon_suffix(icon, name, method, connection))
         return row
 
     @as_task
@@ -185,13 +168,8 @@ class ConnectionsPage(Adw.PreferencesPage):
     def _found_row(self, found: FoundServer) -> Adw.ActionRow:
         row = rows.action(found.name, found.address)
         connection = Connection(found.name, found.kind, found.address)
-        row.add_suffix(
-            rows.button(
-                _("Connect"),
-                weakly_with(self._connect, connection),
-                _("Connect to {}").format(found.name),
-            )
-        )
+        words = _("Connect to {}").format(found.name)
+        row.add_suffix(rows.button(_("Connect"), words, self._connect, connection))
         return row
 
     def add_connection(self) -> None:

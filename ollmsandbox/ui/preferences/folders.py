@@ -19,7 +19,6 @@ from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
 from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks, as_task
-from ..widgets.weak import weakly, weakly_with
 from . import rows
 
 
@@ -72,8 +71,7 @@ class FoldersGroup(rows.RowGroup):
             notes.append(_("Folder not found"))
         row = rows.action(visible_line(opened.folder), " · ".join(notes))
         name = _("Remove {}").format(visible_line(os.path.basename(opened.folder)))
-        remove = weakly_with(self._remove, opened)
-        row.add_suffix(rows.icon_suffix("user-trash-symbolic", name, remove))
+        row.add_suffix(rows.icon_suffix("user-trash-symbolic", name, self._remove, opened))
         return row
 
     @as_task
@@ -87,8 +85,6 @@ class FoldersGroup(rows.RowGroup):
 
 
 class FoldersWindow(rows.SettingsWindow):
-    """The opened folders of one project."""
-
     __gsignals__ = signals({"changed": ()})
 
     def __init__(
@@ -106,9 +102,7 @@ class FoldersWindow(rows.SettingsWindow):
         self._project = project
         self.group = FoldersGroup(manager, self._tasks, project)
         forward(self.group, "changed", self)
-        self.group.set_header_suffix(
-            rows.button(_("Open…"), weakly(self._open), _("Open a Folder"))
-        )
+        self.group.set_header_suffix(rows.button(_("Open…"), _("Open a Folder"), self._open))
         page = Adw.PreferencesPage(title=name, icon_name="folder-symbolic")
         page.add(self.group)
         self.add(page)

@@ -15,8 +15,6 @@ from ..widgets.tasks import Tasks
 from ..widgets.toasts import Toasts
 from ..widgets.weak import weakly
 
-_DIGITS = 8
-
 
 class SettingsWindow(Adw.PreferencesWindow):
     """Shows errors of its tasks as toasts; the tasks end when it is closed."""
@@ -59,16 +57,12 @@ def add_switches(
 ) -> None:
     """Add a switch for each key of a setting, with its title and subtitle."""
     for key, title, subtitle in shown:
-        group.add(switch(settings, key, title, subtitle))
-
-
-def switch(settings: Settings, key: str, title: str, subtitle: str = "") -> Adw.ActionRow:
-    row = action(title, subtitle)
-    control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
-    control.connect("notify::active", lambda s, _p: settings.set(key, s.get_active()))
-    row.add_suffix(control)
-    _activate(row, control, title)
-    return row
+        row = action(title, subtitle)
+        control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
+        control.connect("notify::active", lambda s, _p, key=key: settings.set(key, s.get_active()))
+        row.add_suffix(control)
+        _activate(row, control, title)
+        group.add(row)
 
 
 def choice(
@@ -114,7 +108,7 @@ def spin_button(
     spin = Gtk.SpinButton.new_with_range(least, most, step)
     spin.set_valign(Gtk.Align.CENTER)
     # Buttons below each other get the same width.
-    spin.set_width_chars(_DIGITS)
+    spin.set_width_chars(8)
     row.add_suffix(spin)
     _activate(row, spin, title)
     return row, spin
@@ -135,17 +129,18 @@ def action(title: str, subtitle: str = "") -> Adw.ActionRow:
     return row
 
 
-def button(label: str, clicked: Callable[[], object], name: str = "") -> Gtk.Button:
-    """Return a button for the end of a row; `name` is what a screen reader says."""
+def button(label: str, name: str, method: Callable[..., object], *given: object) -> Gtk.Button:
+    """Return a button that calls a method; `name` is what a screen reader says."""
     made = Gtk.Button(label=label, valign=Gtk.Align.CENTER)
-    made.connect("clicked", lambda _button: clicked())
-    if name:
-        set_accessible_name(made, name)
-    return made
+    set_accessible_name(made, name)
+    return _calling(made, method, *given)
 
 
-def icon_suffix(icon: str, name: str, clicked: Callable[[], object]) -> Gtk.Button:
-    """Return a button with an icon for the end of a row."""
-    made = icon_button(icon, name, "flat")
-    made.connect("clicked", lambda _button: clicked())
+def icon_suffix(icon: str, name: str, method: Callable[..., object], *given: object) -> Gtk.Button:
+    return _calling(icon_button(icon, name, "flat"), method, *given)
+
+
+def _calling(made: Gtk.Button, method: Callable[..., object], *given: object) -> Gtk.Button:
+    call = weakly(method)
+    made.connect("clicked", lambda _button: call(*given))
     return made

@@ -23,12 +23,9 @@ from ..widgets.labels import set_accessible_name, set_plain
 from ..widgets.readable import number
 from ..widgets.scroller import NestedScroller
 from ..widgets.tasks import Tasks, as_task
-from ..widgets.weak import weakly, weakly_with
+from ..widgets.weak import weakly
 from . import rows
 from .folders import FoldersGroup
-
-# Pixels of the list of hidden paths.
-_MASKS_HEIGHT = 240
 
 
 class LimitsRow(Adw.ExpanderRow):
@@ -152,11 +149,13 @@ class SafetyPage(Adw.PreferencesPage):
             title=_("Sandbox"), description=_("What commands can see and use")
         )
         names = profile_names(self._paths.profiles)
+        # The user's own are called like their files.
+        known = {"standard": _("Standard"), "strict": _("Strict")}
         profile = rows.choice(
             self._settings,
             "profile",
             _("Profile"),
-            [(name, _profile_name(name)) for name in names],
+            [(name, known.get(name) or visible_line(name)) for name in names],
         )
         profile.connect("notify::selected", weakly(self._show_profile))
         group.add(profile)
@@ -177,7 +176,7 @@ class SafetyPage(Adw.PreferencesPage):
         set_accessible_name(self._mask_list, title)
         scroller = NestedScroller()
         scroller.set_child(self._mask_list)
-        scroller.set_min_content_height(_MASKS_HEIGHT)
+        scroller.set_min_content_height(240)
         self._mask_row = Gtk.ListBoxRow(child=scroller, activatable=False)
         set_accessible_name(self._mask_row, title)
         self._masks.add_row(self._mask_row)
@@ -213,19 +212,14 @@ class SafetyPage(Adw.PreferencesPage):
 
     def _rule_row(self, rule: Rule) -> Adw.ActionRow:
         row = rows.action(*_text(rule))
-        forget = weakly_with(self._forget, rule)
-        row.add_suffix(rows.icon_suffix("user-trash-symbolic", _("Remove Answer"), forget))
+        words = _("Remove Answer")
+        row.add_suffix(rows.icon_suffix("user-trash-symbolic", words, self._forget, rule))
         return row
 
     @as_task
     async def _forget(self, rule: Rule) -> None:
         await asyncio.to_thread(self._store.remove, [rule])
         await self._list_rules()
-
-
-def _profile_name(name: str) -> str:
-    """Return the label of a profile. The user's own are called like their files."""
-    return {"standard": _("Standard"), "strict": _("Strict")}.get(name) or visible_line(name)
 
 
 def _text(rule: Rule) -> tuple[str, str]:

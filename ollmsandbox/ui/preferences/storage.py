@@ -37,13 +37,13 @@ class StoragePage(Adw.PreferencesPage):
         self._size, self._clear_button = self._add_clearable(
             _("Playground"),
             _("A folder for experiments that every command can write to."),
-            rows.button(_("Clear…"), weakly(self._clear), _("Clear the playground")),
-            rows.button(_("Open"), weakly(self._open), _("Open the playground")),
+            rows.button(_("Clear…"), _("Clear the playground"), self._clear),
+            rows.button(_("Open"), _("Open the playground"), self._open),
         )
         self._caches_size, self._clear_caches_button = self._add_clearable(
             _("Caches"),
             _("What programs in the sandbox have cached. Each project has its own."),
-            rows.button(_("Clear…"), weakly(self._clear_caches), _("Clear the caches")),
+            rows.button(_("Clear…"), _("Clear the caches"), self._clear_caches),
         )
         self._advanced = Adw.ExpanderRow(
             title=_("Advanced"),

@@ -22,7 +22,7 @@ from ..widgets.dialogs import choose_file, confirm
 from ..widgets.focus import window_around
 from ..widgets.labels import decorative_icon, with_code
 from ..widgets.tasks import Tasks, as_task
-from ..widgets.weak import weakly, weakly_with
+from ..widgets.weak import weakly
 from . import rows
 
 
@@ -82,18 +82,12 @@ class SystemPage(Adw.PreferencesPage):
         self._tier = Adw.ComboRow(title=_("Programs"), use_subtitle=True)
         self._tier.set_model(Gtk.StringList.new([tier_text(tier) for tier in Rootfs.tiers]))
         self._tier.set_selected(RootfsSettings.tier)
-        self._install = rows.button(
-            _("Install"), weakly_with(self._start, None), _("Install Alpine")
-        )
+        self._install = rows.button(_("Install"), _("Install Alpine"), self._start, None)
         self._from_file = rows.icon_suffix(
-            "document-open-symbolic", _("Install From a File…"), weakly(self._on_from_file)
+            "document-open-symbolic", _("Install From a File…"), self._on_from_file
         )
-        self._cancel = rows.button(
-            _("Cancel"), weakly(self._on_cancel), _("Cancel the installation")
-        )
-        self._remove = rows.icon_suffix(
-            "user-trash-symbolic", _("Remove Alpine"), weakly(self._on_remove)
-        )
+        self._cancel = rows.button(_("Cancel"), _("Cancel the installation"), self._on_cancel)
+        self._remove = rows.icon_suffix("user-trash-symbolic", _("Remove Alpine"), self._on_remove)
         for button in (self._install, self._from_file, self._cancel, self._remove):
             self._status.add_suffix(button)
         self._progress = Gtk.ProgressBar(

@@ -44,9 +44,9 @@ class GeneralPage(Adw.PreferencesPage):
         )
         self.add(chat)
         changes = Adw.PreferencesGroup(title=_("Changes"))
-        title = _("Show Changes Side by Side")
         subtitle = _("Even when they share the window with the chat")
-        changes.add(rows.switch(settings, "side-by-side", title, subtitle))
+        switch = ("side-by-side", _("Show Changes Side by Side"), subtitle)
+        rows.add_switches(changes, settings, switch)
         self.add(changes)
 
 

@@ -12,16 +12,11 @@ from ...text.visible import visible_line
 from ...tools.base import LARGEST_PICTURE, Picture
 from ..diff.images import MOST_BYTES, read_picture
 
-# The beginnings of the formats that servers accept.
-_FORMATS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-)
+# The formats that servers accept.
+_KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def is_picture_file(path: str) -> bool:
-    """Return whether the name is that of a picture."""
     kind, _is_uncertain = Gio.content_type_guess(os.path.basename(path), None)
     return kind.startswith("image/")
 
@@ -42,9 +37,7 @@ def decode_attachment(data: bytes, name: str, environ: Mapping[str, str]) -> Pic
     texture = read_picture(data, environ)
     if texture is None:
         return None
-    kind = next((kind for start, kind in _FORMATS if data.startswith(start)), "")
-    if not kind and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "image/webp"
-    if not kind or len(data) > LARGEST_PICTURE:
+    kind, _is_uncertain = Gio.content_type_guess(None, data[:64])
+    if kind not in _KINDS or len(data) > LARGEST_PICTURE:
         kind, data = "image/png", texture.save_to_png_bytes().get_data() or b""
     return Picture(kind, data, name) if len(data) <= LARGEST_PICTURE else None

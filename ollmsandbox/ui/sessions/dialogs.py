@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gtk
+from gi.repository import Gtk
 
 from ... import N_
 from ...chat.storage.export import as_json, as_markdown
@@ -56,40 +56,6 @@ async def may_stop_and_close(window: Gtk.Window, sessions: Sequence[OpenSession]
         body = _("The agent is working. The changes it has made so far are kept.")
     action = _("_Stop and Close")
     return await confirm(window, _("Stop and Close?"), body, action, cancel=_("_Keep Open"))
-
-
-async def may_close_while_changing(window: Gtk.Window) -> bool:
-    return await confirm(
-        window,
-        _("Close While Changes Are Being Made?"),
-        _("They will be finished, but you will not see the result."),
-        _("_Close"),
-        cancel=_("_Keep Open"),
-        style=Adw.ResponseAppearance.DEFAULT,
-    )
-
-
-async def may_lose_draft(window: Gtk.Window, why: str) -> bool:
-    return await confirm(
-        window,
-        _("Close Without Saving Your Draft?"),
-        _("The message you are writing cannot be saved: {why}").format(why=why),
-        _("_Close"),
-        cancel=_("_Keep Open"),
-    )
-
-
-async def may_lose_messages(window: Gtk.Window) -> bool:
-    return await confirm(
-        window,
-        _("Close Without Saving the Last Messages?"),
-        _(
-            "They cannot be saved right now and would be lost. Check that the disk is not full and "
-            "that no other program is using the database, then try again."
-        ),
-        _("_Close"),
-        cancel=_("_Keep Open"),
-    )
 
 
 async def may_delete(window: Gtk.Window, sessions: Sessions, session_id: str) -> bool:

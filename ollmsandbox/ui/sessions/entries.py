@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,15 +41,19 @@ if TYPE_CHECKING:
 # Of the output, as it came: what a view that is made later has to show.
 _KEPT = 4 << 20
 _PIECE = 64 << 10
-# A sequence may be cut between two pieces of output.
-_LONGEST_START = 96
-# More than this goes to a file, too. No view drops a line of less.
-_SMALL = 4 << 10
 
 
 class ChatEntry(GObject.Object):
     # Something of it is other than before.
     __gsignals__ = signals({"changed": ()})
+
+    # It belongs to the last turn, which is over: it can be edited or tried again.
+    is_last = False
+
+    def mark(self, *, is_last: bool) -> None:
+        if is_last is not self.is_last:
+            self.is_last = is_last
+            self.emit("changed")
 
 
 class MessageEntry(ChatEntry):
@@ -72,12 +76,9 @@ class MessageEntry(ChatEntry):
         self.continues = False
         # It ends a turn.
         self.is_final = False
-        # It belongs to the last turn, which is over: it can be edited or tried again.
-        self.is_last = False
         # Attached by the user.
         self.pictures: tuple[Picture, ...] = ()
-        self._text: list[str] = []
-        self._thinking: list[str] = []
+        self.text = self.thinking = ""
 
     @classmethod
     def of(cls, message: Message) -> MessageEntry:
@@ -85,31 +86,22 @@ class MessageEntry(ChatEntry):
         entry.finish(message)
         return entry
 
-    @property
-    def text(self) -> str:
-        return "".join(self._text)
-
-    @property
-    def thinking(self) -> str:
-        return "".join(self._thinking)
-
     def add_text(self, text: str) -> None:
-        self._text.append(text)
+        self.text += text
         self.emit("grew", text)
 
     def add_thinking(self, text: str) -> None:
-        self._thinking.append(text)
+        self.thinking += text
         self.emit("thought", text)
 
-    def mark(self, *, is_final: bool, is_last: bool) -> None:
-        if (is_final, is_last) != (self.is_final, self.is_last):
-            self.is_final, self.is_last = is_final, is_last
-            self.emit("changed")
+    def mark(self, *, is_last: bool) -> None:
+        self.is_final = self.is_final or (is_last and self.role is Role.ASSISTANT)
+        super().mark(is_last=is_last)
 
     def finish(self, message: Message) -> None:
         # A call that was written as text is no longer part of it.
-        self.is_replaced = bool(self._text) and self.text != message.text
-        self._text, self._thinking = [message.text], [message.thinking]
+        self.is_replaced = bool(self.text) and self.text != message.text
+        self.text, self.thinking = message.text, message.thinking
         self.pictures = message.pictures
         # As it is stored.
         self.at = message.at or self.at
@@ -137,18 +129,7 @@ class Stage(Enum):
     DONE = "done"
 
 
-@dataclass
-class Asked:
-    """A question of a call."""
-
-    request: PermissionRequest
-    # Answered, or withdrawn.
-    is_over: bool = False
-
-
 class CallEntry(ChatEntry):
-    """A tool call, from its beginning to its end and after."""
-
     __gsignals__ = signals({"output": (object,)})
 
     def __init__(self, call: ToolCall, description: str, *, own: bool = False) -> None:
@@ -157,8 +138,8 @@ class CallEntry(ChatEntry):
         self.description = description
         self.own = own
         self.stage = Stage.WAITING
-        # In order, if it asked several times.
-        self.asked: list[Asked] = []
+        # The last one, if it asked several times.
+        self.request: PermissionRequest | None = None
         self.verdict: Verdict | None = None
         # A question of the model, and the user's answer: None as long as there is none.
         self.question: UserQuestion | None = None
@@ -194,11 +175,6 @@ class CallEntry(ChatEntry):
         self.new_store: Callable[[], OutputFile] | None = None
 
     @property
-    def request(self) -> PermissionRequest | None:
-        """The last one that was asked."""
-        return self.asked[-1].request if self.asked else None
-
-    @property
     def is_running(self) -> bool:
         """Whether its command runs, even if it waits for an answer about a host."""
         is_waiting = self.stage is Stage.ASKING and self.plan is not None
@@ -213,7 +189,6 @@ class CallEntry(ChatEntry):
 
     @property
     def hosts(self) -> tuple[HostUse, ...]:
-        """The hosts that a finished command tried to reach."""
         return self.record.hosts if self.record else ()
 
     @property
@@ -246,17 +221,14 @@ class CallEntry(ChatEntry):
         return before + b"".join(self._kept)
 
     def ask(self, request: PermissionRequest) -> None:
-        self._end_questions()
-        self.asked.append(Asked(request))
+        self.request = request
         self.stage = Stage.ASKING
         self.emit("changed")
 
     def answer(self, verdict: Verdict) -> None:
-        for asked in self.asked:
-            if asked.request.id == verdict.request.id:
-                asked.is_over = True
         self.verdict = verdict
-        if self.stage is Stage.ASKING and all(asked.is_over for asked in self.asked):
+        is_last = self.request is not None and verdict.request.id == self.request.id
+        if self.stage is Stage.ASKING and is_last:
             # A running command may have tried to reach a host.
             self.stage = Stage.RUNNING if self.pid else Stage.WAITING
         self.emit("changed")
@@ -306,12 +278,14 @@ class CallEntry(ChatEntry):
         self.printed += len(data)
         if self._store is not None:
             self._store.write(data)
-        elif self.new_store is not None and self.printed > _SMALL:
+        # No view drops a line of less.
+        elif self.new_store is not None and self.printed > 4 << 10:
             self._store_all(self.new_store)
         while self._size > _KEPT and len(self._kept) > 1:
             self._size -= len(self._kept.popleft())
         is_looking = self.terminal is not None and not self.fills_screen
-        if is_looking and fills_screen(self._end_of_output(len(data) + _LONGEST_START)):
+        # A sequence may be cut between two pieces of output.
+        if is_looking and fills_screen(self._end_of_output(len(data) + 96)):
             self.fills_screen = True
             self.emit("changed")
         self.emit("output", data)
@@ -333,7 +307,6 @@ class CallEntry(ChatEntry):
         self.run_id = outcome.run_id
         is_drawn = self.fills_screen or self.record.filled_screen
         self.terminal, self.fills_screen = None, False
-        self._end_questions()
         if self.record.reply is None:
             self.question = None
         self.close_output()
@@ -376,10 +349,6 @@ class CallEntry(ChatEntry):
             self.output_note = self._store.note
             self._store = None
 
-    def _end_questions(self) -> None:
-        for asked in self.asked:
-            asked.is_over = True
-
     def _store_all(self, new_store: Callable[[], OutputFile]) -> None:
         self.new_store = None
         try:
@@ -413,21 +382,13 @@ def _wish(call: ToolCall) -> str:
 
 
 class NoticeEntry(ChatEntry):
-    """A sentence between messages; `is_error` where something went wrong, `can_retry` if the turn
-    can be tried again."""
+    """A sentence between messages; `can_retry` if the turn can be tried again."""
 
     def __init__(self, text: str, *, is_error: bool = False, can_retry: bool = False) -> None:
         super().__init__()
         self.text = text
         self.is_error = is_error
         self.can_retry = can_retry
-        # Why the last turn ended, which can be tried again.
-        self.is_last = False
-
-    def mark(self, *, is_last: bool) -> None:
-        if is_last is not self.is_last:
-            self.is_last = is_last
-            self.emit("changed")
 
 
 class SummaryEntry(ChatEntry):
@@ -441,8 +402,7 @@ class SummaryEntry(ChatEntry):
 
 
 class Story:
-    """Makes the entries of messages, whether they are stored or just came: the same ones for the
-    same messages."""
+    """Makes the entries of messages: the same ones whether they are stored or just came."""
 
     def __init__(self) -> None:
         self._last: ChatEntry | None = None
@@ -463,8 +423,7 @@ class Story:
         self._last = last
 
     def tell(self, message: Message) -> ChatEntry | None:
-        """Return the entry of a message, or None if there is nothing to show. Calls have their
-        own."""
+        """Return the entry of a message; None if there is nothing to show. Calls have their own."""
         entry: ChatEntry | None = None
         if message.role is Role.SUMMARY:
             entry = SummaryEntry(message.text)

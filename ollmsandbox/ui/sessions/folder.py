@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 
 from ...loop import start_daemon
 from ...paths import is_missing
@@ -15,36 +15,32 @@ from ...paths import is_missing
 PATIENCE = 5.0
 
 
-@dataclass
-class _Look:
-    until: float
-    # Until the check is over, the folder counts as missing.
-    is_missing: bool = True
-    is_over: threading.Event = field(default_factory=threading.Event)
-
-
 class FolderChecker:
     """Check folders from any thread, each by one thread at a time."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
         self._lock = threading.Lock()
-        self._under_way: dict[str, _Look] = {}
+        # When each one is given up, and what it finds.
+        self._under_way: dict[str, tuple[float, Future[bool]]] = {}
 
     def is_missing(self, folder: str) -> bool:
         """Return whether a folder is missing, or does not answer in time."""
         with self._lock:
-            look = self._under_way.get(folder)
-            if look is None:
-                look = self._under_way[folder] = _Look(time.monotonic() + self._patience)
-                start_daemon("folder", self._look, folder, look)
-        look.is_over.wait(max(0.0, look.until - time.monotonic()))
-        return look.is_missing
-
-    def _look(self, folder: str, look: _Look) -> None:
+            if folder not in self._under_way:
+                self._under_way[folder] = (time.monotonic() + self._patience, Future())
+                start_daemon("folder", self._look, folder)
+            until, found = self._under_way[folder]
         try:
-            look.is_missing = is_missing(folder)
+            return found.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            return True
+
+    def _look(self, folder: str) -> None:
+        is_gone = True
+        try:
+            is_gone = is_missing(folder)
         finally:
             with self._lock:
-                del self._under_way[folder]
-            look.is_over.set()
+                _until, found = self._under_way.pop(folder)
+            found.set_result(is_gone)

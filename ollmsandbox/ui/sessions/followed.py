@@ -3,33 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NoReturn
 
 from ... import N_
+from ...chat import events
 from ...chat.conversation import Conversation
-from ...chat.events import (
-    CallBegan,
-    ChatEvent,
-    ConversationState,
-    PermissionAnswered,
-    PermissionAsked,
-    StateChanged,
-    TurnEnded,
-)
+from ...chat.events import ChatEvent
 from ...chat.providers.base import Model
 from ...errors import OllmSandboxError
-from ...tools.base import Outcome, Picture
-
-
-class FollowedError(OllmSandboxError):
-    """The user cannot talk to this agent here."""
-
-    def __init__(self, agent: str) -> None:
-        super().__init__(
-            N_("{agent} leads this session."),
-            N_("Talk to it where you started it, or start a new session."),
-            agent=agent,
-        )
 
 
 class FollowedConversation(Conversation):
@@ -45,11 +27,11 @@ class FollowedConversation(Conversation):
     def hear(self, event: ChatEvent) -> None:
         """Show what the other program reports."""
         match event:
-            case CallBegan(call):
+            case events.CallBegan(call):
                 self._running[call.id] = False
-            case PermissionAsked(call_id):
+            case events.PermissionAsked(call_id):
                 self._running[call_id] = True
-            case PermissionAnswered(call_id):
+            case events.PermissionAnswered(call_id):
                 self._running[call_id] = False
         self._emit(event)
         self._note_state()
@@ -59,31 +41,24 @@ class FollowedConversation(Conversation):
         self._note_state()
 
     def _note_state(self) -> None:
-        state = ConversationState.RUNNING if self._running else ConversationState.IDLE
+        state = events.ConversationState.RUNNING if self._running else events.ConversationState.IDLE
         if any(self._running.values()):
-            state = ConversationState.ASKING
+            state = events.ConversationState.ASKING
         if state is not self.state:
             self.state = state
-            self._emit(StateChanged(state))
+            self._emit(events.StateChanged(state))
 
     def use_model(self, model: Model | None, connection: str = "") -> None:
         """Keep the agent's own model."""
 
-    async def say(self, text: str, pictures: Sequence[Picture] = ()) -> TurnEnded:
-        raise FollowedError(self.agent)
+    async def _refuse(self, *_given: object, **_options: object) -> NoReturn:
+        raise OllmSandboxError(
+            N_("{agent} leads this session."),
+            N_("Talk to it where you started it, or start a new session."),
+            agent=self.agent,
+        )
 
-    async def retry(self) -> TurnEnded:
-        raise FollowedError(self.agent)
-
-    async def run(
-        self,
-        command: str,
-        *,
-        network: bool = False,
-        working_dir: str = "",
-        terminal_size: tuple[int, int] | None = None,
-    ) -> Outcome:
-        raise FollowedError(self.agent)
+    say = retry = run = _refuse
 
     def terminal_of(self, call_id: str) -> None:
         """Return nothing: the agent runs commands without a terminal."""

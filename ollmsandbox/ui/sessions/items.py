@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Day(Enum):
-    """When a session was last used."""
-
     TODAY = N_("Today")
     YESTERDAY = N_("Yesterday")
     EARLIER = N_("Earlier")
@@ -24,8 +22,6 @@ class Day(Enum):
 
 @dataclass(frozen=True)
 class SessionItem:
-    """A session in the sidebar."""
-
     id: str
     title: str
     is_busy: bool = False
@@ -41,8 +37,6 @@ class SessionItem:
 
 @dataclass(frozen=True)
 class ProjectItem:
-    """A project in the sidebar, with its sessions."""
-
     # Empty for sessions without a project.
     path: str
     name: str

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 
-from gi.repository import Gio, GObject
+from gi.repository import GObject
 
 from ...chat import events
 from ...chat.conversation import Conversation
@@ -36,6 +36,8 @@ class OpenSession(GObject.Object):
     __gsignals__ = signals(
         {
             "state-changed": (),
+            # Entries were added, these, or removed.
+            "entries-changed": (object,),
             # A turn has ended: why.
             "turn-ended": (object,),
             "activity-changed": (),
@@ -51,9 +53,7 @@ class OpenSession(GObject.Object):
         super().__init__()
         self.conversation = conversation
         self.project = project
-        self.entries = Gio.ListStore.new(ChatEntry)
-        # The same entries: getting one from the store takes long.
-        self._listed: list[ChatEntry] = []
+        self.entries: list[ChatEntry] = []
         self._calls: dict[str, CallEntry] = {}
         # The answer that is being received.
         self._growing: MessageEntry | None = None
@@ -68,8 +68,7 @@ class OpenSession(GObject.Object):
         self.is_unread = False
         # Whether the model was asked for a title; a stored session has one.
         self.was_named = False
-        self._last: list[MessageEntry] = []
-        self._failure: NoticeEntry | None = None
+        self._last: list[ChatEntry] = []
         # The stop at which the tour waits; 0 if it does not.
         self.tour_stop = 0
         self._tour_next = asyncio.Event()
@@ -101,18 +100,13 @@ class OpenSession(GObject.Object):
         return self.state is not ConversationState.IDLE
 
     def __iter__(self) -> Iterator[ChatEntry]:
-        return iter(self._listed)
+        return iter(self.entries)
 
     def entry_of(self, call_id: str) -> CallEntry | None:
         return self._calls.get(call_id)
 
     def asking(self) -> list[CallEntry]:
         return [entry for entry in self._calls.values() if entry.stage is Stage.ASKING]
-
-    def answerable(self) -> list[CallEntry]:
-        """Return the calls that ask, and those in a terminal, which may wait for a line."""
-        calls = self._calls.values()
-        return [entry for entry in calls if entry.stage is Stage.ASKING or entry.terminal]
 
     @property
     def steps(self) -> tuple[TodoStep, ...]:
@@ -124,18 +118,16 @@ class OpenSession(GObject.Object):
 
     @property
     def has_network(self) -> bool:
-        """Whether a running command has network access."""
         return any(entry.is_running and entry.has_network for entry in self._calls.values())
 
     def show_stored(self, entries: Sequence[ChatEntry]) -> None:
-        """Show the stored entries of the session."""
         for entry in entries:
             if isinstance(entry, CallEntry):
                 self._calls[entry.call.id] = entry
                 if self._outputs is not None:
                     entry.new_store = self._outputs.new
             self._story.note(entry)
-        self._listed = list(entries)
+        self.entries = list(entries)
         self.was_named = bool(entries)
         answer: MessageEntry | None = None
         for entry in entries:
@@ -144,11 +136,10 @@ class OpenSession(GObject.Object):
                     answer.is_final = True
                 answer = entry if entry.role is Role.ASSISTANT and entry.text else None
         self._mark_last()
-        self.entries.splice(0, self.entries.get_n_items(), self._listed)
 
     @property
     def is_tour_over(self) -> bool:
-        return self.connection == TOUR.name and not self.is_busy and bool(self._listed)
+        return self.connection == TOUR.name and not self.is_busy and bool(self.entries)
 
     async def pause_tour(self, number: int) -> None:
         """Wait until the user goes on."""
@@ -168,47 +159,38 @@ class OpenSession(GObject.Object):
         self.emit("tour-changed")
 
     def take_back(self) -> MessageEntry:
-        """Remove the user's last message and everything after it; return it. Raise an error while
-        the agent works."""
-        said = next(entry for entry in reversed(self._listed) if _is_said(entry))
+        """Remove and return the last message, and all after it. Raise while the agent works."""
+        said = next(entry for entry in reversed(self.entries) if _is_said(entry))
         assert isinstance(said, MessageEntry)
         self.conversation.take_back(said.at)
-        place = self._listed.index(said)
-        for entry in self._listed[place:]:
+        place = self.entries.index(said)
+        for entry in self.entries[place:]:
             if isinstance(entry, CallEntry):
                 del self._calls[entry.call.id]
-        count = len(self._listed) - place
-        del self._listed[place:]
-        self.entries.splice(place, count, [])
+        self._replace(place, len(self.entries))
         self._mark_last()
         return said
 
     def _mark_last(self) -> None:
-        """Mark the messages of the last turn that can be edited or tried again."""
-        for message in self._last:
-            message.mark(is_final=message.is_final, is_last=False)
-        if self._failure is not None:
-            self._failure.mark(is_last=False)
-        self._last, self._failure = [], None
-        if self.is_busy:
-            return
-        last = self._listed[-1] if self._listed else None
-        for entry in reversed(self._listed):
-            if not isinstance(entry, MessageEntry):
-                continue
+        """Mark what can be edited or tried again."""
+        before, self._last = self._last, [] if self.is_busy else self._last_turn()
+        for entry in (*before, *self._last):
+            entry.mark(is_last=entry in self._last)
+
+    def _last_turn(self) -> list[ChatEntry]:
+        """Return the last message, its answer and why it failed, if there are such."""
+        found: list[ChatEntry] = []
+        has_answer = False
+        for entry in reversed(self.entries):
             if _is_said(entry):
-                self._last.append(entry)
-                break
-            if entry.text and not self._last:
-                self._last.append(entry)
-        else:
-            # Without a message to send again.
-            self._last = []
-        for message in self._last:
-            message.mark(is_final=message.role is Role.ASSISTANT, is_last=True)
-        if self._last and isinstance(last, NoticeEntry) and (last.is_error or last.can_retry):
-            self._failure = last
-            last.mark(is_last=True)
+                return [*found, entry]
+            if isinstance(entry, MessageEntry) and entry.text and not has_answer:
+                has_answer = True
+                found.append(entry)
+            if isinstance(entry, NoticeEntry) and entry is self.entries[-1]:
+                found += [entry] if entry.is_error or entry.can_retry else []
+        # Without a message to send again.
+        return []
 
     # --- a session that another agent leads ------------------------------------------------------
 
@@ -219,7 +201,6 @@ class OpenSession(GObject.Object):
         return followed.agent if isinstance(followed, FollowedConversation) else ""
 
     def hear(self, event: ChatEvent) -> None:
-        """Show what the agent reports."""
         assert isinstance(self.conversation, FollowedConversation)
         self.conversation.hear(event)
 
@@ -234,11 +215,11 @@ class OpenSession(GObject.Object):
         """Show a call as it was stored, in place of the entry that it had while it was running."""
         assert isinstance(self.conversation, FollowedConversation)
         before = self._calls[entry.call.id]
-        place = self._listed.index(before)
-        entry.asked, entry.verdict = before.asked, before.verdict
+        place = self.entries.index(before)
+        entry.request, entry.verdict = before.request, before.verdict
         before.close_output()
-        self._calls[entry.call.id] = self._listed[place] = entry
-        self.entries.splice(place, 1, [entry])
+        self._calls[entry.call.id] = entry
+        self._replace(place, place + 1, entry)
         self.conversation.note_end(entry.call.id)
         self.emit("files-changed")
 
@@ -409,15 +390,17 @@ class OpenSession(GObject.Object):
         self._append(NoticeEntry(text, is_error=is_error))
 
     def _append(self, entry: ChatEntry) -> None:
-        self._listed.append(entry)
-        self.entries.append(entry)
+        self._replace(len(self.entries), len(self.entries), entry)
 
     def _remove(self, entry: ChatEntry) -> None:
-        found, position = self.entries.find(entry)
-        if found:
-            del self._listed[position]
-            self.entries.remove(position)
-        self._story.withdraw(entry, self._listed[-1] if self._listed else None)
+        if entry in self.entries:
+            place = self.entries.index(entry)
+            self._replace(place, place + 1)
+        self._story.withdraw(entry, self.entries[-1] if self.entries else None)
+
+    def _replace(self, start: int, end: int, *entries: ChatEntry) -> None:
+        self.entries[start:end] = entries
+        self.emit("entries-changed", entries)
 
 
 def _is_said(entry: ChatEntry) -> bool:

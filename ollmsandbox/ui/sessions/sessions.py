@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gi.repository import GObject
 
@@ -26,7 +26,7 @@ from ...sandbox.plan.folders import find_project
 from ...sandbox.spec import Mode
 from ..changes.model import count_pending
 from ..settings import Settings, own_limits
-from ..widgets.readable import is_today, is_yesterday, money, number
+from ..widgets.readable import days_ago, money, number
 from ..widgets.signals import signals
 from .entries import CallEntry, entries_of
 from .folder import FolderChecker
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ...database.tables import Project
     from ..models.choice import ModelChoice
     from .open_session import OpenSession
+
+T = TypeVar("T")
 
 # By session: whether it is busy, whether it asks something, and whether its end was not seen yet.
 States = Mapping[str, tuple[bool, bool, bool]]
@@ -63,7 +65,6 @@ class Sessions(GObject.Object):
         return list(self._open.values())
 
     async def open(self, session_id: str) -> OpenSession:
-        """Return the open session, or open the stored one."""
         if session_id in self._open:
             return self._open[session_id]
         if session_id not in self._opening:
@@ -83,7 +84,7 @@ class Sessions(GObject.Object):
             await asyncio.to_thread(check_readable, project)
         for session in self.open_ones:
             has_draft = session.kept_draft or session.draft.strip()
-            is_empty = not session.entries.get_n_items() and not has_draft
+            is_empty = not session.entries and not has_draft
             if session.project == project and is_empty:
                 return session
         if project is not None:
@@ -157,12 +158,17 @@ class Sessions(GObject.Object):
         # It is closed all the same, and its last messages are not wanted any more.
         with contextlib.suppress(UnsavedError):
             await self.close(session_id)
-        await asyncio.to_thread(self.factory.history.delete, session_id)
-        self.emit("changed")
+        await self._change(self.factory.history.delete, session_id)
 
     async def undelete(self, session_id: str) -> None:
-        await asyncio.to_thread(self.factory.history.undelete, session_id)
-        self.emit("changed")
+        await self._change(self.factory.history.undelete, session_id)
+
+    async def _change(self, work: Callable[..., T], *arguments: object) -> T:
+        """Do work in a thread that changes what the sidebar shows."""
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        finally:
+            self.emit("changed")
 
     def keep_draft(self, session: OpenSession, text: str) -> asyncio.Task[None]:
         """Store the unsent text of a session, even if it has no messages yet."""
@@ -171,8 +177,7 @@ class Sessions(GObject.Object):
         return task
 
     async def rename(self, session_id: str, title: str) -> None:
-        await asyncio.to_thread(self.factory.history.rename, session_id, title)
-        self.emit("changed")
+        await self._change(self.factory.history.rename, session_id, title)
 
     async def name(self, session: OpenSession) -> None:
         """Let the model name a session after its first turn, unless the user did already."""
@@ -204,17 +209,11 @@ class Sessions(GObject.Object):
         await self.delete(session.id)
         if folder is not None:
             await self.remove_project(folder)
-            await asyncio.to_thread(remove_sample, Path(folder), self.factory.manager.paths)
-        self.emit("changed")
+            await self._change(remove_sample, Path(folder), self.factory.manager.paths)
 
     async def list_project(self, path: str, *, is_listed: bool) -> None:
         manager = self.factory.manager
-        try:
-            await asyncio.to_thread(
-                lambda: manager.list_project(self._project(path), is_listed=is_listed)
-            )
-        finally:
-            self.emit("changed")
+        await self._change(lambda: manager.list_project(self._project(path), is_listed=is_listed))
 
     async def switch_system(self, path: str) -> None:
         """Let a project's commands run in Alpine, or with this computer's programs again."""
@@ -224,22 +223,20 @@ class Sessions(GObject.Object):
             is_alpine = system_of(paths, path) is System.ALPINE
             set_system(paths, path, System.HOST if is_alpine else System.ALPINE)
 
-        await asyncio.to_thread(switch)
-        self.emit("changed")
+        await self._change(switch)
 
     async def check_move(self, path: str, folder: str) -> None:
         """Raise an error if the project cannot be moved there. Change nothing."""
-
-        def check() -> None:
-            from ...engine.move import check_move
-
-            check_move(self.factory.manager, self._project(path), folder)
+        from ...engine.move import check_move  # seldom needed
 
         self._check_idle(path)
-        await asyncio.to_thread(check)
+        manager = self.factory.manager
+        await asyncio.to_thread(lambda: check_move(manager, self._project(path), folder))
 
     async def move_project(self, path: str, folder: str) -> str:
         """Move a project, with its sessions and rules, to another folder. Return its new path."""
+        from ...engine.move import move_project  # seldom needed
+
         self._check_idle(path)
         await self._close_all_in(path)
         # These are locked, too.
@@ -247,26 +244,21 @@ class Sessions(GObject.Object):
             await asyncio.wait(self._opening.values())
         if self._closing:
             await asyncio.wait(self._closing.values())
-
         manager, rules = self.factory.manager, self.factory.rules
+        return await self._change(
+            lambda: move_project(manager, rules, self._project(path), folder).path
+        )
 
-        def move() -> str:
-            # Imported here, because it is seldom needed.
-            from ...engine.move import move_project
+    async def listing(self) -> list[ProjectItem]:
+        return await asyncio.to_thread(self.lister())
 
-            return move_project(manager, rules, self._project(path), folder).path
-
-        try:
-            return await asyncio.to_thread(move)
-        finally:
-            self.emit("changed")
-
-    async def listing(self, search: str = "") -> list[ProjectItem]:
+    def lister(self, search: str = "") -> Callable[[], list[ProjectItem]]:
+        """Return a function that lists what a search finds, for a thread."""
         # Read in the main thread, which changes them.
         states = {
             one.id: (one.is_busy, bool(one.asking()), one.is_unread) for one in self.open_ones
         }
-        return await asyncio.to_thread(self._listing, search, states)
+        return lambda: self._listing(search, states)
 
     async def title(self, session_id: str) -> str:
         def look() -> str:
@@ -365,7 +357,7 @@ class Sessions(GObject.Object):
         now = time.time()
         place = session.project or ""
         chosen = (session.model_name, session.connection)
-        is_first = bool(text.strip()) and not session.entries.get_n_items()
+        is_first = bool(text.strip()) and not session.entries
 
         def keep() -> None:
             if is_first:
@@ -374,7 +366,7 @@ class Sessions(GObject.Object):
 
         await asyncio.to_thread(keep)
         session.kept_draft = text
-        if not session.entries.get_n_items():
+        if not session.entries:
             # An empty session is listed only if it has a draft.
             self.emit("changed")
 
@@ -461,6 +453,5 @@ def _spent_text(spent: Spent) -> str:
 
 
 def _day(at: float) -> Day:
-    if is_today(at) or at > time.time():
-        return Day.TODAY
-    return Day.YESTERDAY if is_yesterday(at) else Day.EARLIER
+    ago = days_ago(at)
+    return Day.TODAY if ago <= 0 else Day.YESTERDAY if ago == 1 else Day.EARLIER

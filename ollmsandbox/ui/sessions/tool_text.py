@@ -10,8 +10,6 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gi.repository import GLib
-
 from ...i18n import _, localized, ngettext
 from ...permission.request import Source
 from ...sandbox.network.hosts import HostUse
@@ -25,9 +23,6 @@ from .entries import CallEntry, Stage
 
 # Longer than a label can be laid out in a moment.
 _MOST_SHOWN = 10_000
-# Seconds; shorter times are shown in milliseconds.
-_BRIEF = 0.1
-_EDITS = ("edit_file", "write_file")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -84,8 +79,7 @@ def mark(entry: CallEntry) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Format how long a call took."""
-    if seconds < _BRIEF:
+    if seconds < 0.1:
         # Translators: {} is a number of milliseconds.
         return _("{} ms").format(max(1, round(seconds * 1000)))
     return clock(seconds)
@@ -100,7 +94,6 @@ def clock(seconds: float) -> str:
 
 
 def status(entry: CallEntry) -> str:
-    """Describe the state of a call."""
     if entry.stage is not Stage.DONE:
         return {
             Stage.WAITING: _("Waiting"),
@@ -156,7 +149,6 @@ def has_changes(entry: CallEntry) -> bool:
 
 
 def printed_nothing(entry: CallEntry) -> bool:
-    """Return whether a command ran without any output."""
     record = entry.record
     return record is not None and record.output_end == record.output_start
 
@@ -202,8 +194,7 @@ def hosts_summary(uses: Sequence[HostUse]) -> str:
 
 
 def host_lines(uses: Sequence[HostUse], most: int) -> list[str]:
-    """Return a line for each host with what was sent and received: up to `most`, and how many they
-    omit."""
+    """Return what up to `most` hosts were sent and sent back, and how many others there are."""
     # Translators: {host} is a name such as example.org; the sizes are such as "1.2 kB".
     allowed = _("{host}: {sent} sent, {received} received")
     refused = _("{host}: refused")
@@ -218,7 +209,6 @@ def host_lines(uses: Sequence[HostUse], most: int) -> list[str]:
 
 
 def live_changes(count: int, last: str, project: str | None) -> str:
-    """Describe the changes of a running command."""
     if not count:
         return ""
     shown = visible_line(os.path.relpath(last, project) if project and last else last)
@@ -244,7 +234,8 @@ class SmallDiff(NamedTuple):
 
 def edit_diff(entry: CallEntry) -> SmallDiff | None:
     """Return the changed lines of an edited file, from the diff in the call's result."""
-    if entry.call.name not in _EDITS or not succeeded(entry) or not has_changes(entry):
+    is_edit = entry.call.name in ("edit_file", "write_file")
+    if not is_edit or not succeeded(entry) or not has_changes(entry):
         return None
     lines: list[tuple[int, str, str]] = []
     old = new = 0
@@ -263,11 +254,3 @@ def edit_diff(entry: CallEntry) -> SmallDiff | None:
         elif line.startswith(" "):
             old, new = old + 1, new + 1
     return SmallDiff(tuple(lines)) if lines else None
-
-
-def file_markup(path: str) -> str:
-    """Return the name of a file, with its folder dimmed beside it."""
-    folder, name = os.path.split(path)
-    shown = GLib.markup_escape_text(visible_line(name))
-    beside = GLib.markup_escape_text(visible_line(f"{folder}/")) if folder else ""
-    return f'{shown}   <span alpha="60%">{beside}</span>' if beside else shown

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, Gtk
+from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
@@ -16,7 +17,7 @@ from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
-from ..widgets.tasks import Repeated, Tasks, as_task
+from ..widgets.tasks import LatestOnly, Tasks, as_task
 from ..widgets.toasts import dismiss_when_shown
 from ..widgets.weak import weakly
 from .sidebar import Sidebar
@@ -55,14 +56,9 @@ class SidebarController:
         self._shown: OpenSession | None = None
         # What to show as soon as it is open: a session, or a new one.
         self._requested = ""
-        self._refreshing = Repeated(self._read_list)
+        self._newest = LatestOnly()
         # What can be undone, as long as its toast is shown.
-        self._removals: dict[int, tuple[Adw.Toast, Undo]] = {}
-        self._last_number = 0
-        self._undo = Gio.SimpleAction.new("undo-removal", GLib.VariantType.new("u"))
-        self._undo.set_enabled(False)
-        self._undo.connect("activate", weakly(self._on_undo))
-        window.add_action(self._undo)
+        self._removals: dict[Adw.Toast, Undo] = {}
         add_shortcut(window, "<Control>z", self._on_undo_key)
         handlers: tuple[tuple[str, Callable[..., object]], ...] = (
             ("open-session", self._on_open_session),
@@ -71,7 +67,7 @@ class SidebarController:
             ("locate-project", self._on_locate_project),
             ("rename-session", self._on_rename_session),
             ("delete-session", self._on_delete_session),
-            ("search", self._on_search),
+            ("search", self.refresh),
         )
         for name, method in handlers:
             sidebar.connect(name, weakly(method))
@@ -86,12 +82,10 @@ class SidebarController:
             self._requested = session.id
         self._select()
 
-    async def refresh(self) -> None:
-        """Read the list again. A call during another one makes it read once more."""
-        await self._refreshing.run()
-
-    async def _read_list(self) -> None:
-        self._sidebar.show(await self._sessions.listing(self._sidebar.searched))
+    @as_task
+    async def refresh(self, *_args: object) -> None:
+        read = self._sessions.lister(self._sidebar.searched)
+        self._sidebar.show(await self._newest.run(read))
         self._select()
 
     async def open_session(self, session_id: str) -> None:
@@ -102,7 +96,7 @@ class SidebarController:
             await self._show_when_open(f"new in {project}", self._sessions.new(project))
         finally:
             # The folder may be gone, which the sidebar then shows.
-            await self.refresh()
+            await asyncio.wait({self.refresh()})
 
     async def _show_when_open(
         self, request: str, opening: Coroutine[object, object, OpenSession]
@@ -131,11 +125,7 @@ class SidebarController:
     def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
         self._tasks.start(self.new_session(project))
 
-    def _on_search(self, _sidebar: Sidebar, _text: str) -> None:
-        self._tasks.start(self.refresh())
-
     def remove_shown(self, *_args: object) -> None:
-        """Remove the project of the session that is shown."""
         if self._shown is not None and self._shown.project is not None:
             self._on_remove_project(self._sidebar, self._shown.project)
 
@@ -203,22 +193,18 @@ class SidebarController:
 
     def _offer_undo(self, words: str, undo: Undo) -> None:
         # Also by a shortcut: reaching the button with Tab takes longer than it is shown.
-        toast = Adw.Toast(title=GLib.markup_escape_text(words), button_label=_("_Undo"))
-        self._last_number += 1
-        toast.set_action_name("win.undo-removal")
-        toast.set_action_target_value(GLib.Variant.new_uint32(self._last_number))
-        toast.set_timeout(_TIME_TO_UNDO)
-        toast.connect("dismissed", weakly(self._on_dismissed), self._last_number)
-        self._removals[self._last_number] = toast, undo
-        self._undo.set_enabled(True)
+        toast = Adw.Toast(
+            title=GLib.markup_escape_text(words),
+            button_label=_("_Undo"),
+            timeout=_TIME_TO_UNDO,
+        )
+        toast.connect("button-clicked", weakly(self._undo_removal))
+        toast.connect("dismissed", weakly(self._on_dismissed))
+        self._removals[toast] = undo
         self._toasts.add_toast(toast)
 
-    def _on_dismissed(self, _toast: Adw.Toast, number: int) -> None:
-        self._removals.pop(number, None)
-        self._undo.set_enabled(bool(self._removals))
-
-    def _on_undo(self, _action: Gio.SimpleAction, target: GLib.Variant) -> None:
-        self._undo_removal(target.get_uint32())
+    def _on_dismissed(self, toast: Adw.Toast) -> None:
+        self._removals.pop(toast, None)
 
     def _on_undo_key(self) -> bool:
         """Undo the last removal. In a text field, the shortcut belongs to the text."""
@@ -226,13 +212,12 @@ class SidebarController:
         is_text = isinstance(focus, Gtk.Editable | Gtk.TextView) and focus.get_editable()
         if is_text or not self._removals:
             return False
-        number, (toast, _undo) = list(self._removals.items())[-1]
-        self._undo_removal(number)
+        toast = next(reversed(self._removals))
+        self._undo_removal(toast)
         dismiss_when_shown(self._toasts, toast)
         return True
 
-    def _undo_removal(self, number: int) -> None:
+    def _undo_removal(self, toast: Adw.Toast) -> None:
         # Not twice: the button can be pressed while the toast disappears.
-        if (removal := self._removals.pop(number, None)) is not None:
-            self._undo.set_enabled(bool(self._removals))
-            self._tasks.start(removal[1]())
+        if (undo := self._removals.pop(toast, None)) is not None:
+            self._tasks.start(undo())

@@ -115,9 +115,8 @@ class SessionRow(_TabRow):
         target = GLib.Variant.new_string(item.id)
         self._menu.set_create_popup_func(lambda button: _add_menu(button, target))
         text = _text(self._title, self._found)
-        box = hbox(text, self._asks, self._works, self._menu, spacing=6)
-        box.set_margin_start(18)
-        self.set_child(box)
+        row = (text, self._asks, self._works, self._menu)
+        self.set_child(hbox(*row, spacing=6, margin_start=18))
         self.show_item(item)
 
     def show_item(self, item: SessionItem) -> None:
@@ -146,19 +145,15 @@ class DayRow(Gtk.ListBoxRow):
     def __init__(self, item: DayItem) -> None:
         super().__init__(selectable=False, activatable=False, focusable=False)
         self.item = item
-        words = one_line(_(item.day.value), "caption", "dim-label")
-        words.set_margin_start(18)
         self.add_css_class("day-row")
-        self.set_child(words)
+        self.set_child(one_line(_(item.day.value), "caption", "dim-label", margin_start=18))
 
 
 class OlderRow(Gtk.ListBoxRow):
     def __init__(self, item: OlderItem) -> None:
         super().__init__(selectable=False)
         self.item = item
-        words = one_line(_("Show Older"), "dim-label")
-        words.set_margin_start(18)
-        self.set_child(words)
+        self.set_child(one_line(_("Show Older"), "dim-label", margin_start=18))
         name = _("Show older sessions of {}").format(item.name)
         self.set_tooltip_text(name)
         self.update_property([Gtk.AccessibleProperty.LABEL], [name])
@@ -168,10 +163,7 @@ Row = ProjectRow | SessionRow | DayRow | OlderRow
 
 
 def _text(*lines: Gtk.Label) -> Gtk.Box:
-    text = vbox(*lines)
-    text.set_hexpand(True)
-    text.set_valign(Gtk.Align.CENTER)
-    return text
+    return vbox(*lines, hexpand=True, valign=Gtk.Align.CENTER)
 
 
 def _menu(wishes: Sequence[tuple[str, str]], target: GLib.Variant) -> Gio.Menu:

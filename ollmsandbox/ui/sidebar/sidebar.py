@@ -14,6 +14,7 @@ from ..resources import template
 from ..sessions.items import Day, ProjectItem, SessionItem
 from ..widgets.focus import focus_around
 from ..widgets.keyboard import on_key
+from ..widgets.labels import children_of
 from ..widgets.scheduling import Timer
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -62,11 +63,7 @@ def _by_day(path: str, sessions: Sequence[SessionItem]) -> Iterator[Item]:
 
 
 def listed_rows(listbox: Gtk.ListBox) -> list[Row]:
-    rows: list[Row] = []
-    while (row := listbox.get_row_at_index(len(rows))) is not None:
-        assert isinstance(row, Row)
-        rows.append(row)
-    return rows
+    return [row for row in children_of(listbox) if isinstance(row, Row)]
 
 
 def fill(listbox: Gtk.ListBox, items: Sequence[Item]) -> Iterator[None]:
@@ -216,7 +213,6 @@ class Sidebar(Gtk.Box):
         self._fill()
 
     def _fill_step(self) -> None:
-        """Do one step of filling the list."""
         if self._filling is None:
             return
         focused = self._focused_row()

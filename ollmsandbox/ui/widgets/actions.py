@@ -41,7 +41,6 @@ class ActionButton(Gtk.Button):
         self.set_busy(is_busy)
 
     def set_busy(self, is_busy: bool) -> None:
-        """Disable the button while something is being changed."""
         if self.action.is_done:
             self.set_sensitive(False)
         else:

@@ -5,21 +5,20 @@ from __future__ import annotations
 
 from gi.repository import Gtk
 
-from .labels import add_classes, set_accessible_name
+from .labels import add_classes, name_buttons, set_accessible_name
+from .signals import forward
 
 
-def hbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
-    return _filled(Gtk.Box(spacing=spacing), children)
-
-
-def vbox(*children: Gtk.Widget, spacing: int = 0) -> Gtk.Box:
-    return _filled(Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=spacing), children)
-
-
-def _filled(box: Gtk.Box, children: tuple[Gtk.Widget, ...]) -> Gtk.Box:
+def hbox(*children: Gtk.Widget, **properties: object) -> Gtk.Box:
+    box = Gtk.Box()
+    box.set_properties(**properties)
     for child in children:
         box.append(child)
     return box
+
+
+def vbox(*children: Gtk.Widget, **properties: object) -> Gtk.Box:
+    return hbox(*children, orientation=Gtk.Orientation.VERTICAL, **properties)
 
 
 def icon_button(icon: str, name: str, *styles: str) -> Gtk.Button:
@@ -27,6 +26,17 @@ def icon_button(icon: str, name: str, *styles: str) -> Gtk.Button:
     button = Gtk.Button(icon_name=icon, tooltip_text=name, valign=Gtk.Align.CENTER)
     add_classes(button, *styles)
     set_accessible_name(button, name)
+    return button
+
+
+def text_button(source: Gtk.Widget, label: str, name: str) -> Gtk.Button:
+    """Return a button that has `source` emit a signal, or carries out an action of the window."""
+    button = Gtk.Button(label=label, use_underline=True, valign=Gtk.Align.CENTER)
+    name_buttons(button)
+    if name.startswith("win."):
+        button.set_action_name(name)
+    else:
+        forward(button, "clicked", source, name)
     return button
 
 

@@ -7,7 +7,6 @@ from gi.repository import Adw, Graphene, Gsk, Gtk
 
 # Pixels: up to the first, the child has all the room; then it grows ever more slowly to the second.
 _TIGHTENS_FROM, _MOST = 400, 860
-_MARGIN = 12
 
 
 class ClampedBin(Adw.Bin):
@@ -18,7 +17,7 @@ class ClampedBin(Adw.Bin):
     """
 
     def __init__(self, child: Gtk.Widget) -> None:
-        super().__init__(child=child, margin_start=_MARGIN, margin_end=_MARGIN)
+        super().__init__(child=child, margin_start=12, margin_end=12)
         # A layout manager would be asked instead of do_measure.
         self.set_layout_manager(None)
 
@@ -43,7 +42,6 @@ class ClampedBin(Adw.Bin):
         child.allocate(inner, height, baseline, Gsk.Transform.new().translate(place))
 
     def _width_in(self, width: int) -> int:
-        """Return the width of the child in this one."""
         child = self.get_child()
         least = child.measure(Gtk.Orientation.HORIZONTAL, -1)[0] if child is not None else 0
         start = max(_TIGHTENS_FROM, least)

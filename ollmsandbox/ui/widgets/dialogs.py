@@ -13,8 +13,6 @@ from ...i18n import _, ngettext
 from .labels import children_of, name_buttons, set_accessible_name, wrapped
 from .readable import number
 
-# Pixels, to which a heading may shrink.
-_LEAST = 60
 # Of a list: lines that are shown, their width in letters, and pixels that are seen at once.
 _MOST_LINES, _WIDTH, _HIGHEST = 1000, 60, 300
 
@@ -70,8 +68,7 @@ async def ask_for_name(
     name: str = "",
     is_good: Callable[[str], bool] = bool,
 ) -> str:
-    """Return the name that the user types, or "" if they cancel. `label` says what the
-    entry is for; only a good name can be chosen."""
+    """Return the name that the user types, "" if they cancel. Only a good one can be chosen."""
     entry = Gtk.Entry(text=name, activates_default=True, placeholder_text=label)
     set_accessible_name(entry, label)
     dialog = Adw.MessageDialog(
@@ -129,7 +126,7 @@ def let_heading_shrink(widget: Gtk.Widget) -> None:
             if child.has_css_class("title-2") and not child.get_wrap():
                 child.set_ellipsize(Pango.EllipsizeMode.END)
             if child.has_css_class("title-2") or child.has_css_class("title-4"):
-                child.set_size_request(_LEAST, -1)
+                child.set_size_request(60, -1)
         let_heading_shrink(child)
 
 

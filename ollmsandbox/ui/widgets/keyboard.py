@@ -16,13 +16,13 @@ class TabStop(Adw.Bin):
     """A row that the Tab key enters once; the arrow keys move inside it."""
 
     # For a question, whose answers are worth a stop each, and for a command that waits for input.
-    has_many_stops = False
+    has_many_stops: Callable[[], bool] = staticmethod(lambda: False)
 
     def do_focus(self, direction: Gtk.DirectionType) -> bool:
         child = self.get_child()
         if child is None:
             return False
-        if direction in TAB_DIRECTIONS and not self.has_many_stops:
+        if direction in TAB_DIRECTIONS and not self.has_many_stops():
             if self.get_focus_child() is not None:
                 return False
             # From below, too, it begins with what comes first.

@@ -31,23 +31,27 @@ def set_accessible_name(widget: Gtk.Widget, name: str) -> None:
     widget.update_property([Gtk.AccessibleProperty.LABEL], [name])
 
 
-def decorative_icon(name: str | None = None, *styles: str) -> Gtk.Image:
+def decorative_icon(name: str | None = None, *styles: str, **properties: object) -> Gtk.Image:
     """Return an icon that screen readers leave out: a text beside or around it says the same."""
     icon = Gtk.Image(icon_name=name, accessible_role=Gtk.AccessibleRole.PRESENTATION)
     add_classes(icon, *styles)
+    icon.set_properties(**properties)
     return icon
 
 
-def one_line(text: str = "", *styles: str) -> Gtk.Label:
+def one_line(text: str = "", *styles: str, **properties: object) -> Gtk.Label:
     """Return a label that cuts the end of its text off rather than taking more room."""
     end = Pango.EllipsizeMode.END
-    return Gtk.Label(label=text, xalign=0, ellipsize=end, css_classes=list(styles))
+    label = Gtk.Label(label=text, xalign=0, ellipsize=end, css_classes=list(styles))
+    label.set_properties(**properties)
+    return label
 
 
-def wrapped(text: str = "", *styles: str) -> Gtk.Label:
+def wrapped(text: str = "", *styles: str, **properties: object) -> Gtk.Label:
     """Return a label that breaks lines between words, or in a long word without a hyphen."""
     mode = Pango.WrapMode.WORD_CHAR
     label = Gtk.Label(label=text, xalign=0, wrap=True, wrap_mode=mode, css_classes=list(styles))
+    label.set_properties(**properties)
     without_hyphens(label)
     return label
 
@@ -65,8 +69,7 @@ def set_expanded(widget: Gtk.Widget, is_expanded: bool) -> None:
 
 
 def in_sentences(*parts: str) -> str:
-    """Return what a screen reader says: the parts, with a full stop between them unless there is a
-    mark already."""
+    """Return what a screen reader says: the parts, with full stops where there are no marks."""
     said = ""
     for part in filter(None, parts):
         stop = " " if said[-1:] in tuple(".!?…:") else ". "
@@ -75,9 +78,16 @@ def in_sentences(*parts: str) -> str:
 
 
 def with_code(text: str) -> str:
-    """Return markup in which what is between backticks is shown as code, without them: neither the
-    user nor a screen reader needs them."""
+    """Return markup that shows what is between backticks as code, without them."""
     return _CODE.sub(r"<tt>\1</tt>", GLib.markup_escape_text(text))
+
+
+def file_markup(path: str) -> str:
+    """Return markup with the name of a file, and beside it its folder, dimmed."""
+    folder, _slash, name = path.rpartition("/")
+    shown = GLib.markup_escape_text(name or ".")
+    beside = GLib.markup_escape_text(folder)
+    return f'{shown}  <span alpha="55%">{beside}/</span>' if folder else shown
 
 
 def show_code(label: Gtk.Label, text: str) -> str:
@@ -115,8 +125,7 @@ def show_ellipsized_as_tooltip(*widgets: Gtk.Widget) -> None:
 
 
 def set_left_to_right(label: Gtk.Label) -> None:
-    """Write a path or a command from left to right in any language, at the side where lines
-    begin."""
+    """Write a path or a command from left to right, at the side where lines begin."""
     label.set_direction(Gtk.TextDirection.LTR)
     is_mirrored = Gtk.Widget.get_default_direction() is Gtk.TextDirection.RTL
     label.set_xalign(1.0 if is_mirrored else 0.0)
@@ -133,10 +142,8 @@ def _show_tooltip(label: Gtk.Label, _x: int, _y: int, _by_key: bool, tooltip: Gt
 
 def without_hyphens(*labels: Gtk.Label) -> None:
     """Stop Pango from adding a hyphen where it breaks a long word, such as a path or a command."""
-    attributes = Pango.AttrList()
-    attributes.insert(Pango.attr_insert_hyphens_new(insert_hyphens=False))
     for label in labels:
-        label.set_attributes(attributes)
+        label.set_attributes(Pango.AttrList.from_string("0 -1 insert-hyphens false"))
 
 
 def has_long_word(text: str) -> bool:
@@ -151,8 +158,7 @@ def wrap_label(label: Gtk.Label, text: str) -> None:
 
 
 def set_plain(view: Gtk.TextView, text: str) -> None:
-    """Replace the text of a view, without added hyphens. Text appended later would get them. It
-    breaks between words, or anywhere if a word is very long."""
+    """Replace the text of a view, without added hyphens, which text appended later would get."""
     view.set_wrap_mode(Gtk.WrapMode.CHAR if has_long_word(text) else Gtk.WrapMode.WORD_CHAR)
     buffer = view.get_buffer()
     buffer.set_text(text)
@@ -165,7 +171,6 @@ def add_classes(widget: Gtk.Widget, *names: str) -> None:
 
 
 def set_class(widget: Gtk.Widget, name: str, is_set: bool) -> None:
-    """Add a style class, or remove it."""
     if is_set:
         widget.add_css_class(name)
     else:

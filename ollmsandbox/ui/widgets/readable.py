@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import locale
 import time
+from datetime import date
 
 from gi.repository import GLib
 
 from ...i18n import _, ngettext
-
-_DAY = 86400
 
 
 def number(count: int) -> str:
@@ -46,34 +45,25 @@ def ignored_files(count: int) -> str:
     return text.format(number(count))
 
 
-def is_today(at: float) -> bool:
-    """Return whether a time is on this day, by the clock on the wall."""
-    return time.localtime(at)[:3] == time.localtime()[:3]
-
-
-def is_yesterday(at: float) -> bool:
-    noon = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
-    return time.localtime(at)[:3] == time.localtime(noon - _DAY)[:3]
+def days_ago(at: float) -> int:
+    """Return how many days ago a time was, by the clock on the wall."""
+    today, then = (date(*time.localtime(moment)[:3]) for moment in (None, at))
+    return (today - then).days
 
 
 def day_and_time(at: float, *, with_time: bool = True) -> str:
-    """Return when something happened: "Today, 14:02", "Yesterday, 14:02", "3 March", "3 March
-    2024"."""
+    """Return a time as "Today, 14:02", "Yesterday, 14:02", "3 March" or "3 March 2024"."""
     then = time.localtime(at)
-    if is_today(at):
+    if (ago := days_ago(at)) == 0:
         day = _("Today")
-    elif is_yesterday(at):
+    elif ago == 1:
         day = _("Yesterday")
     else:
-        day = _day(at)
-        with_time = with_time and then.tm_year == time.localtime().tm_year
+        is_this_year = then.tm_year == time.localtime().tm_year
+        # Translators: a date. %-d is the day of the month, %B the name of the month.
+        form = _("%-d %B") if is_this_year else _("%-d %B %Y")
+        found = GLib.DateTime.new_from_unix_local(int(at))
+        day = (found.format(form) if found else None) or ""
+        with_time = with_time and is_this_year
     clock = time.strftime("%H:%M", then)
     return _("{day}, {time}").format(day=day, time=clock) if with_time else day
-
-
-def _day(at: float) -> str:
-    is_this_year = time.localtime(at).tm_year == time.localtime().tm_year
-    # Translators: a date. %-d is the day of the month, %B the name of the month.
-    form = _("%-d %B") if is_this_year else _("%-d %B %Y")
-    date = GLib.DateTime.new_from_unix_local(int(at))
-    return (date.format(form) if date else None) or ""

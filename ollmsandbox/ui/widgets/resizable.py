@@ -42,8 +42,7 @@ class ResizablePane(Adw.Bin):
             self.queue_resize()
 
     def add_edge(self, edge: Gtk.Widget, name: str, least: int, *, is_at_end: bool) -> None:
-        """Let the user drag this widget, or press the arrow keys on it, to change the width of a
-        pane at the end of the window, or at its start."""
+        """Let the user drag this widget, or press the arrow keys on it, to change the width."""
         self._least, self._is_at_end = least, is_at_end
         edge.set_cursor(Gdk.Cursor.new_from_name("col-resize"))
         edge.update_property([Gtk.AccessibleProperty.LABEL], [name])

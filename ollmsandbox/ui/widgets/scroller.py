@@ -15,13 +15,8 @@ _SIDEWAYS = Gtk.EventControllerScrollFlags.HORIZONTAL | Gtk.EventControllerScrol
 _BOTH = Gtk.EventControllerScrollFlags.BOTH_AXES | Gtk.EventControllerScrollFlags.KINETIC
 
 
-# Milliseconds in which a text view wraps its lines anew.
-_WRAPS = 50
-
-
 def lower_when_wider(scroller: Gtk.ScrolledWindow) -> None:
-    """Make a scrolled text view as low as its text after it has become wider. By itself, it keeps
-    the height that the text had before."""
+    """Make a scrolled text view lower when it gets wider, which GTK itself does not."""
     view = weak_reference(scroller.get_child())
     before = 0.0
 
@@ -33,7 +28,8 @@ def lower_when_wider(scroller: Gtk.ScrolledWindow) -> None:
     def look(width: Gtk.Adjustment, _property: GObject.ParamSpec) -> None:
         nonlocal before
         if width.get_page_size() > before > 0:
-            GLib.timeout_add(_WRAPS, measure)
+            # By then, it has wrapped its lines anew.
+            GLib.timeout_add(50, measure)
         before = width.get_page_size()
 
     scroller.get_hadjustment().connect("notify::page-size", look)

@@ -22,8 +22,7 @@ def signals(declared: Mapping[str, tuple[type, ...]]) -> Signals:
 def forward(
     source: GObject.Object, signal: str, target: GObject.Object, name: str = "", *values: object
 ) -> None:
-    """Have `target` emit a signal, of the same name by default, whenever `source` emits one: with
-    these values, and then the same arguments."""
+    """Have `target` emit a signal whenever `source` does, with these values and its arguments."""
     reference = weak_reference(target)
 
     def pass_on(_source: GObject.Object, *arguments: object) -> None:

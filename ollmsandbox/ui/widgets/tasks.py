@@ -11,7 +11,6 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
-from .weak import weakly
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -44,26 +43,6 @@ class LatestOnly:
             if number != self._number:
                 raise asyncio.CancelledError
             return await asyncio.to_thread(in_turn)
-
-
-class Repeated:
-    """Runs work; if it is asked for meanwhile, runs it once more afterwards."""
-
-    def __init__(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        self._work = weakly(work)
-        self._is_running = self._is_wanted = False
-
-    async def run(self) -> None:
-        self._is_wanted = True
-        if self._is_running:
-            return
-        self._is_running = True
-        try:
-            while self._is_wanted and (working := self._work()) is not None:
-                self._is_wanted = False
-                await working
-        finally:
-            self._is_running = False
 
 
 class Tasks:

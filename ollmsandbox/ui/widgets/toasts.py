@@ -15,10 +15,6 @@ from .weak import weakly
 # Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
 # to do.
 _ONE_LINE = 36
-# About the width of lines in the chat.
-_WIDTH = 64
-# Lines that fit into the lowest window.
-_MOST_LINES = 10
 # Pixels that a toast needs beside its text: padding, button, margins; and beside both its text and
 # a button with a label.
 _AROUND, _AROUND_BOTH = 130, 106
@@ -26,10 +22,6 @@ _AROUND, _AROUND_BOTH = 130, 106
 _GAP, _FRAME = 6, 50
 # Microseconds: longer than libadwaita takes to show a toast (300 ms) or to replace one (500 ms).
 _APPEARING = 600_000
-# Seconds: the least, and what each letter adds, for a slow reader.
-_LEAST, _PER_LETTER = 4, 0.06
-# Milliseconds that a toast is shown at least when others wait for it.
-_IN_TURN = 1500
 
 
 class Toasts:
@@ -49,7 +41,8 @@ class Toasts:
         shown = visible_words(text.replace("\n", " "))
         if shown in self._queue:
             return
-        toast = Adw.Toast(timeout=round(_LEAST + len(shown) * _PER_LETTER))
+        # Seconds for a slow reader.
+        toast = Adw.Toast(timeout=round(4 + len(shown) * 0.06))
         if len(shown) > _ONE_LINE:
             toast.set_custom_title(_lines(shown, button))
         else:
@@ -66,7 +59,7 @@ class Toasts:
 
     def _hurry(self) -> None:
         if len(self._queue) > 1:
-            self._timer.start(_IN_TURN)
+            self._timer.start(1500)
 
     def _on_turn(self) -> None:
         if len(self._queue) > 1:
@@ -158,9 +151,10 @@ def _toasts_of(overlay: Adw.ToastOverlay) -> list[Gtk.Widget]:
 
 def _lines(text: str, button: str) -> Gtk.Widget:
     label = wrapped(text, "heading")
-    label.set_max_width_chars(_WIDTH)
-    # An error may be very long, and must not enlarge the window.
-    label.set_lines(_MOST_LINES)
+    # About the width of lines in the chat.
+    label.set_max_width_chars(64)
+    # An error may be very long, and must not enlarge the lowest window.
+    label.set_lines(10)
     label.set_ellipsize(Pango.EllipsizeMode.END)
     show_ellipsized_as_tooltip(label)
     if not button:

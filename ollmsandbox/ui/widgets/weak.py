@@ -43,9 +43,3 @@ def weakly(method: Callable[P, R]) -> Callable[P, R | None]:
         return None if alive is None else function(alive, *arguments, **options)
 
     return call
-
-
-def weakly_with(method: Callable[[A], R], argument: A) -> Callable[[], R | None]:
-    """Return a weak callback that passes `argument`."""
-    call = weakly(method)
-    return lambda: call(argument)

@@ -14,8 +14,7 @@ _Line = Sequence[Gtk.Widget]
 
 
 class WrapBox(Gtk.Widget):
-    """Show groups of widgets in one line, or in a line per group; a group that does not fit takes
-    as few lines as it needs."""
+    """Shows groups of widgets in one line, or as few lines as each group needs."""
 
     __gtype_name__ = "OllmWrapBox"
 
@@ -26,8 +25,9 @@ class WrapBox(Gtk.Widget):
     # The first widget becomes as narrow as it can be before there is another line.
     shrink = GObject.Property(type=bool, default=False)
 
-    def __init__(self) -> None:
+    def __init__(self, **properties: object) -> None:
         super().__init__()
+        self.set_properties(**properties)
         self._groups: list[_Line] = []
         self.connect("destroy", _unparent_all)
 

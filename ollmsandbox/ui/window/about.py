@@ -30,13 +30,8 @@ def about(parent: Gtk.Window) -> Adw.AboutWindow:
 def show_shortcuts(window: Gtk.ApplicationWindow) -> None:
     overlay = window.get_help_overlay()
     if overlay is None:
-        overlay = shortcuts()
+        made = Gtk.Builder.new_from_file(template("window/shortcuts")).get_object("shortcuts")
+        assert isinstance(made, Gtk.ShortcutsWindow)
         # It finds the keys of the window's actions only if it belongs to the window.
-        window.set_help_overlay(overlay)
+        window.set_help_overlay(overlay := made)
     overlay.present()
-
-
-def shortcuts() -> Gtk.ShortcutsWindow:
-    window = Gtk.Builder.new_from_file(template("window/shortcuts")).get_object("shortcuts")
-    assert isinstance(window, Gtk.ShortcutsWindow)
-    return window

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _MOST_QUESTIONS = 20
 _MOST_SESSIONS = 50
 _LONGEST = 4 << 20
-_LONGEST_NAME = 60
-_REFUSED = f"{INTERFACE}.Refused"
 
 
 @dataclass
@@ -51,8 +49,7 @@ class AgentService:
         asker: WindowAsker,
         ended: Callable[[str], object],
     ) -> None:
-        """`sessions` is called when the first program comes; `ended` with a session whose agent has
-        gone."""
+        """`sessions` is called when the first program comes, and `ended` when one has gone."""
         self._bus = bus
         self._sessions = sessions
         self._asker = asker
@@ -60,15 +57,14 @@ class AgentService:
         self._tasks = Tasks(print)
         self._followed: dict[str, _Followed] = {}
         self._denials: dict[str, DenialCount] = {}
-        # What one program sends is handled in order.
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._watches: dict[str, int] = {}
+        # By program: what it sends is handled in order; and what notices when it has gone.
+        self._senders: dict[str, tuple[asyncio.Lock, int]] = {}
         interface = Gio.DBusNodeInfo.new_for_xml(XML).interfaces[0]
         self._id = bus.register_object(PATH, interface, self._on_call, None, None)
 
     def close(self) -> None:
         self._bus.unregister_object(self._id)
-        for watch in self._watches.values():
+        for _turn, watch in self._senders.values():
             Gio.bus_unwatch_name(watch)
         self._tasks.cancel()
 
@@ -82,12 +78,12 @@ class AgentService:
         given: GLib.Variant,
         invocation: Gio.DBusMethodInvocation,
     ) -> None:
-        if sender not in self._watches:
-            self._turns[sender] = asyncio.Lock()
-            self._watches[sender] = Gio.bus_watch_name_on_connection(
+        if sender not in self._senders:
+            watch = Gio.bus_watch_name_on_connection(
                 self._bus, sender, Gio.BusNameWatcherFlags.NONE, None, self._on_gone
             )
-        turn = self._turns[sender]
+            self._senders[sender] = (asyncio.Lock(), watch)
+        turn, _watch = self._senders[sender]
         self._tasks.start(self._answer(sender, turn, method, given.unpack(), invocation))
 
     async def _answer(
@@ -106,7 +102,7 @@ class AgentService:
             # The user takes any time to answer.
             found = await waiting if waiting is not None else None
         except (OllmSandboxError, BusError) as error:
-            invocation.return_dbus_error(_REFUSED, str(error))
+            invocation.return_dbus_error(f"{INTERFACE}.Refused", str(error))
         else:
             value = None if found is None else GLib.Variant("(s)", (found,))
             invocation.return_value(value)
@@ -133,7 +129,7 @@ class AgentService:
     async def _follow(self, sender: str, session_id: str, agent: str, project: str) -> None:
         if len(self._followed) >= _MOST_SESSIONS:
             raise BusError("There are too many sessions.")
-        name = printable_line(agent)[:_LONGEST_NAME]
+        name = printable_line(agent)[:60]
 
         def stop(call_id: str) -> None:
             told = GLib.Variant("(ss)", (session_id, call_id))
@@ -142,7 +138,7 @@ class AgentService:
         session = await self._sessions().follow(session_id, name, project, stop)
         denials = self._denials.setdefault(project, DenialCount())
         self._followed[session_id] = _Followed(sender, session, denials)
-        if sender not in self._watches:
+        if sender not in self._senders:
             # It has gone meanwhile.
             self._forget(session_id)
 
@@ -209,8 +205,7 @@ class AgentService:
         return "" if source is Source.NOBODY else answer.value
 
     def _on_gone(self, _bus: Gio.DBusConnection, sender: str) -> None:
-        Gio.bus_unwatch_name(self._watches.pop(sender))
-        del self._turns[sender]
+        Gio.bus_unwatch_name(self._senders.pop(sender)[1])
         for session_id, followed in list(self._followed.items()):
             if followed.sender == sender:
                 self._forget(session_id)

@@ -13,20 +13,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from gi.repository import Gtk
+from gi.repository import Adw, Gtk
 
 from ...errors import OllmSandboxError
 from ...i18n import _, localized
 from ...loop import start_daemon
 from ...paths import Paths
 from ..permission.asker import WindowAsker
-from ..sessions.dialogs import (
-    may_close_while_changing,
-    may_lose_draft,
-    may_lose_messages,
-    may_stop_and_close,
-)
+from ..sessions.dialogs import may_stop_and_close
 from ..sessions.sessions import Sessions
+from ..widgets.dialogs import confirm
 from ..widgets.labels import children_of
 from ..widgets.tasks import Tasks, as_task
 from ..widgets.work_bar import WorkBar
@@ -86,14 +82,35 @@ class WindowCloser:
     async def _may_close(self) -> bool:
         if not await may_stop_and_close(self._window, self._sessions.open_ones):
             return False
-        if self._changing.is_working and not await may_close_while_changing(self._window):
+        if self._changing.is_working and not await self._may_close_without(
+            _("Close While Changes Are Being Made?"),
+            _("They will be finished, but you will not see the result."),
+            Adw.ResponseAppearance.DEFAULT,
+        ):
             return False
         try:
             await self._save_drafts()
         except (OllmSandboxError, OSError, RuntimeError, ValueError) as error:
-            if not await may_lose_draft(self._window, localized(str(error))):
+            heading = _("Close Without Saving Your Draft?")
+            body = _("The message you are writing cannot be saved: {why}")
+            if not await self._may_close_without(heading, body.format(why=localized(str(error)))):
                 return False
-        return await self._is_written() or await may_lose_messages(self._window)
+        return await self._is_written() or await self._may_close_without(
+            _("Close Without Saving the Last Messages?"),
+            _(
+                "They cannot be saved right now and would be lost. Check that the disk is not full "
+                "and that no other program is using the database, then try again."
+            ),
+        )
+
+    async def _may_close_without(
+        self,
+        heading: str,
+        body: str,
+        style: Adw.ResponseAppearance = Adw.ResponseAppearance.DESTRUCTIVE,
+    ) -> bool:
+        keep = _("_Keep Open")
+        return await confirm(self._window, heading, body, _("_Close"), cancel=keep, style=style)
 
     async def _is_written(self) -> bool:
         conversations = [session.conversation for session in self._sessions.open_ones]

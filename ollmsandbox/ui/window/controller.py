@@ -13,11 +13,12 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gi.repository import Gsk, Gtk
+from gi.repository import GLib, Gsk, Gtk
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
 from ...i18n import _, ngettext
+from ...project import DAILY
 from ...text.visible import visible_line, visible_words
 from ..badge.controller import BadgeController
 from ..changes.text import problems_text
@@ -55,20 +56,15 @@ if TYPE_CHECKING:
     from ..sessions.sessions import Sessions
     from ..settings import Settings
     from ..sidebar.sidebar import Sidebar
-    from .maintenance import Maintenance
     from .window import Window
 
 
 async def begin_tour(paths: Paths, sessions: Sessions) -> OpenSession:
     """Open a session with the scripted model in a new sample project."""
-    folder = await asyncio.to_thread(_sample, paths)
+    folder = await asyncio.to_thread(lambda: str(make_sample(unused_folder(paths))))
     session = await sessions.new(folder)
     sessions.use_model(session, TOUR.name, TOUR.model)
     return session
-
-
-def _sample(paths: Paths) -> str:
-    return str(make_sample(unused_folder(paths)))
 
 
 class WindowController:
@@ -98,6 +94,8 @@ class WindowController:
             "new-session": self._on_new_session,
             "open-project": self._on_open_project,
             "take-tour": self._on_take_tour,
+            "connect-model": self._on_connect_model,
+            "show-connections": lambda: self._preferences().show_connections(),
             "export-session": self._on_export,
             "preferences": self._preferences,
             "about": lambda: about(window).present(),
@@ -114,7 +112,7 @@ class WindowController:
         self._handlers.connect(sessions, "changed", self._on_sessions_changed)
         self._handlers.connect(settings, "changed", self._on_setting_changed)
         self._handlers.connect(settings, "trouble", window.notices.on_text)
-        self._maintenance: Maintenance | None = None
+        self._daily = 0
         self._watches: list[FileWatch] = []
 
     # --- for the application ---------------------------------------------------------------------
@@ -124,7 +122,6 @@ class WindowController:
         return self._tasks
 
     def act(self, name: str) -> None:
-        """Carry out the action with this name."""
         self._actions[name]()
 
     def tell(self, text: str) -> None:
@@ -195,7 +192,6 @@ class WindowController:
         window.sidebar.connect("show-folders", weakly(self._on_show_folders))
         window.sidebar.connect("switch-system", weakly(self._on_switch_system))
         self.model_chooser = ModelChooser()
-        self.model_chooser.connect("connect-model", weakly(self._on_connect_model))
         self.badge = BadgeController(window.badge, self.factory, self._settings, self._tasks)
         window.welcome.connect("take-tour", weakly(self._on_take_tour))
         window.welcome.connect("open-project", weakly(self._on_open_project))
@@ -207,11 +203,7 @@ class WindowController:
 
     def _build_chat(self, choice: ModelChoice) -> None:
         self.chat.composer.model_place.set_child(self.model_chooser)
-        self.chat.connect("connect-model", weakly(self._on_connect_model))
-        self.chat.connect("show-connections", weakly(self._on_show_connections))
-        self.chat.connect("open-project", weakly(self._on_open_project))
-        self.chat.connect("remove-sample", weakly(self._on_remove_sample))
-        self.chat.missing.connect("open-other", weakly(self._on_open_project))
+        self.chat.tour.connect("remove", weakly(self._on_remove_sample))
         self.chat.missing.connect("remove", weakly(self.side.remove_shown))
         self.chat.missing.connect("locate", weakly(self.side.locate_shown))
         self.chat.missing.connect("notify::reveal-child", weakly(self.badge.look_again))
@@ -244,26 +236,27 @@ class WindowController:
         if isinstance(self._window.get_renderer(), Gsk.CairoRenderer):
             # Without a graphics card, a fade cannot be drawn in time.
             self._window.pages.set_transition_type(Gtk.StackTransitionType.NONE)
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         self._tasks.start(self._show_last())
         self._tasks.start(self._look_at_machine())
         self._models.reload()
         self._watches = [
-            FileWatch(self.factory.paths.database, weakly(self._refresh_side)),
+            FileWatch(self.factory.paths.database, weakly(self.side.refresh)),
             FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
         ]
-        self._tasks.start(self._begin_maintenance())
+        self._maintain()
+        self._daily = GLib.timeout_add_seconds(DAILY, weakly(self._maintain))
 
-    async def _begin_maintenance(self) -> None:
-        # In a thread: it loads the sandbox, which takes 25 ms.
-        module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
-        if not self._closer.has_begun:
-            self._maintenance = module.Maintenance(
-                self.factory.manager,
-                self._tasks,
-                weakly(self._window.notices.tell),
-                weakly(self.changes.refresh),
-            )
+    def _maintain(self) -> bool:
+        async def maintain() -> None:
+            # In a thread: it loads the sandbox, which takes 25 ms.
+            module = await asyncio.to_thread(import_module, "ollmsandbox.ui.window.maintenance")
+            tell, warn = self._tasks.tell, self._window.notices.tell
+            if not self._closer.has_begun:
+                await module.maintain(self.factory.manager, tell, warn, self.changes.refresh)
+
+        self._tasks.start(maintain())
+        return GLib.SOURCE_CONTINUE
 
     async def _show_last(self) -> None:
         last = self._settings.text("last-session")
@@ -304,8 +297,8 @@ class WindowController:
         return probe(self.factory.paths, self.factory.environ)
 
     def _leave_screen(self) -> None:
-        if self._maintenance is not None:
-            self._maintenance.end()
+        if self._daily:
+            GLib.source_remove(self._daily)
         self._scan.end()
         for watch in self._watches:
             watch.end()
@@ -374,9 +367,6 @@ class WindowController:
     def _on_connect_model(self, *_args: object) -> None:
         self._preferences().connect_model()
 
-    def _on_show_connections(self, _view: ChatView) -> None:
-        self._preferences().show_connections()
-
     def _on_new_session(self, *_args: object) -> None:
         self._tasks.start(self.side.new_session(self._session.project if self._session else None))
 
@@ -392,11 +382,11 @@ class WindowController:
             self.show(session)
         finally:
             self._window.welcome.tour_button.set_sensitive(True)
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         await self._talk.send(session, _("Show me what you can do here."))
 
     @as_task
-    async def _on_remove_sample(self, _view: ChatView) -> None:
+    async def _on_remove_sample(self, _bar: Gtk.Widget) -> None:
         if (session := self._session) is not None:
             self.show(None)
             await self.sessions.remove_sample(session)
@@ -440,14 +430,11 @@ class WindowController:
     # --- other events ----------------------------------------------------------------------------
 
     def _on_sessions_changed(self, _sessions: Sessions) -> None:
-        self._tasks.start(self.side.refresh())
+        self.side.refresh()
         self._show_title()
         self.badge.refresh()
         self._talk.look_for_folder()
         self.changes.refresh()
-
-    def _refresh_side(self) -> None:
-        self._tasks.start(self.side.refresh())
 
     def _on_setting_changed(self, _settings: Settings, key: str) -> None:
         if key == "profile" or key.endswith("-limit"):

@@ -51,8 +51,8 @@ _SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1,
 
 _ACTIONS = (
     *("new-session", "open-project", "take-tour", "export-session", "preferences", "about", "back"),
-    *("toggle-side-pane", "toggle-changes", "stop", "compose", "next-question"),
-    "show-help-overlay",
+    *("toggle-side-pane", "toggle-changes", "stop", "compose", "next-question", "connect-model"),
+    *("show-connections", "show-help-overlay"),
 )
 # These need a session.
 _BY_SESSION = ("compose", "export-session", "toggle-changes")

@@ -72,7 +72,7 @@ def test_a_choice_is_an_answer(place: Place) -> None:
     rest()
     second.emit("clicked")
     second.emit("clicked")
-    assert place.heard == [("reply", f"question-{entry.call.id}", "Spaces")]
+    assert place.heard == [("answer", f"question-{entry.call.id}", "Spaces")]
     place.chat.reply(entry, "Spaces")
     assert not card.is_open
     assert card.answer.get_label() == "You answered: Spaces"
@@ -90,7 +90,7 @@ def test_another_answer_can_be_typed(place: Place) -> None:
     assert not card.answer_button.get_sensitive()
     card.entry.set_text("  parser ")
     card.entry.emit("activate")
-    assert place.heard == [("reply", f"question-{entry.call.id}", "parser")]
+    assert place.heard == [("answer", f"question-{entry.call.id}", "parser")]
 
 
 def test_a_question_out_of_view_is_announced_and_can_be_left_to_the_model(place: Place) -> None:
@@ -101,7 +101,7 @@ def test_a_question_out_of_view_is_announced_and_can_be_left_to_the_model(place:
     spin_until(place.view.waiting.get_reveal_child)
     rest()
     card.skip_button.emit("clicked")
-    assert place.heard == [("reply", f"question-{entry.call.id}", "")]
+    assert place.heard == [("answer", f"question-{entry.call.id}", "")]
     place.chat.reply(entry, "")
     assert card.answer.get_label() == "You let the agent decide"
 

@@ -156,7 +156,7 @@ def test_a_small_edit_shows_its_lines(place: Place) -> None:
     ]
     assert card.diff_box.get_visible()
     assert counts(card) == "+1 \N{MINUS SIGN}1"
-    assert card.title.get_text() == "parser.py   src/"
+    assert card.title.get_text() == "parser.py  src/"
     card.open()
     assert not card.diff_box.get_visible()
 

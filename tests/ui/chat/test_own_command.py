@@ -33,7 +33,7 @@ def _printed(card: ToolCard) -> str:
 
 
 def _run(window: Window, command: str) -> ToolCard:
-    window.chat.emit("run", command)
+    window.chat.emit("send", f"!{command}")
     return card_that(window, lambda card: card.entry.description == command)
 
 
@@ -62,7 +62,7 @@ def test_programs_behave_as_in_a_terminal_and_the_output_stays_open(person: Pers
 
 
 def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
-    with in_project(person) as (window, _session):
+    with in_project(person) as (window, session):
         card = _run(window, "read -p 'Name? ' name; stty -echo; read word; echo Hello $name $word")
         wait_until(card.input.get_visible)
         wait_until(lambda: "Name?" in _printed(card))
@@ -91,11 +91,13 @@ def test_a_command_that_asks_is_answered_in_its_card(person: Person) -> None:
         card.input.emit("activate")
         wait_until(lambda: "here" in _shown(card))
         assert card.copy_button.get_visible()
-        window.chat.emit("stop")
+        window.chat.composer.emit("stop")
         _wait_for_end(card)
+        # What is sent while a stopped turn ends goes back to the composer.
+        wait_until(lambda: not session.conversation.is_busy)
         silent = _run(window, "sleep 100")
         wait_until(silent.input.get_visible)
-        window.chat.emit("stop")
+        window.chat.composer.emit("stop")
         _wait_for_end(silent)
         wait_until(lambda: silent.entry.stage is Stage.DONE)
         assert not silent.output_place.get_visible() and not silent.output_tools.get_visible()

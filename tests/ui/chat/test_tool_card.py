@@ -184,7 +184,7 @@ def test_a_question_is_shown_at_its_call_until_it_is_answered(screen: Screen, ch
     entry = chat.call("pip download requests")
     card = shown(screen, entry)
     answers: list[tuple[str, Answer]] = []
-    card.connect("answered", lambda _card, *answer: answers.append(answer))
+    card.connect("answer", lambda _card, *answer: answers.append(answer))
     request = chat.ask(entry, one_time_only=True, network=True)
     [question] = all_of(card, ChatPermission)
     assert not card.header_box.get_visible()
@@ -204,7 +204,7 @@ def test_a_question_in_the_place_of_another_is_not_answered_with_it(
     entry = chat.call("ls")
     card = shown(screen, entry)
     answers: list[tuple[str, Answer]] = []
-    card.connect("answered", lambda _card, *answer: answers.append(answer))
+    card.connect("answer", lambda _card, *answer: answers.append(answer))
     chat.ask(entry, id="first", subject="ls")
     first = card.question
     assert first is not None

@@ -138,7 +138,7 @@ def test_a_risky_file_has_one_pill_that_is_complete_beside_a_long_path(screen: S
     path = all_of(row, Gtk.Label)[0]
     spin_until(lambda: path.get_width() > 0 and is_cut_off(path))
     # The folder is what is left out.
-    assert path.get_label().startswith("tool  folder-0/")
+    assert path.get_text().startswith("tool  folder-0/")
     assert not is_cut_off(pills[0])
     # A screen reader, and the tooltip, say everything.
     assert "Can run code outside the sandbox · New executable" in row.name

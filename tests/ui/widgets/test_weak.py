@@ -8,7 +8,7 @@ import gc
 from gi.repository import Gio, GObject, Gtk
 from support.screen import Screen, watch_freeing
 
-from ollmsandbox.ui.widgets.weak import weak_reference, weakly, weakly_with
+from ollmsandbox.ui.widgets.weak import weak_reference, weakly
 
 
 class Counter(Gtk.Box):
@@ -38,7 +38,7 @@ class Plain:
 def test_a_method_is_called_while_only_gtk_holds_its_widget(screen: Screen) -> None:
     calls: list[object] = []
     counter = Counter(calls)
-    button, call, call_with = counter.button, weakly(counter.count), weakly_with(counter.count, 3)
+    button, call = counter.button, weakly(counter.count)
     around = Gtk.Box()
     around.append(counter)
     del counter
@@ -47,15 +47,13 @@ def test_a_method_is_called_while_only_gtk_holds_its_widget(screen: Screen) -> N
     assert calls == [button]
     gc.collect()
     assert call(2) == 2
-    gc.collect()
-    assert call_with() == 3
-    assert calls == [button, 2, 3]
+    assert calls == [button, 2]
 
 
 def test_a_widget_with_callbacks_is_freed_and_its_methods_called_no_more(screen: Screen) -> None:
     calls: list[object] = []
     counter = Counter(calls)
-    button, call, call_with = counter.button, weakly(counter.count), weakly_with(counter.count, 3)
+    button, call = counter.button, weakly(counter.count)
     around = Gtk.Box()
     around.append(counter)
     is_freed = watch_freeing(counter)
@@ -65,7 +63,6 @@ def test_a_widget_with_callbacks_is_freed_and_its_methods_called_no_more(screen:
     assert is_freed()
     button.emit("clicked")
     assert call(2) is None
-    assert call_with() is None
     assert calls == []
 
 

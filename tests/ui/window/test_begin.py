@@ -170,6 +170,6 @@ def test_the_menu_of_a_project_chooses_its_system(screen: Screen, person: Person
 
 
 def _is_listed(window: Window, person: Person, system: System) -> bool:
-    (row,) = all_of(window.sidebar, ProjectRow)
-    is_shown = row.item.uses_alpine is (system is System.ALPINE)
+    rows = all_of(window.sidebar, ProjectRow)
+    is_shown = [row.item.uses_alpine for row in rows] == [system is System.ALPINE]
     return is_shown and system_of(person.paths, str(person.project)) is system

@@ -128,7 +128,7 @@ def test_a_toast_covers_nothing_of_the_chat_and_nothing_below(screen: Screen) ->
 
 def test_a_toast_does_not_cover_the_button_that_goes_to_the_end(person: Person) -> None:
     with in_project(person) as (window, _session):
-        window.chat.emit("run", "true")
+        window.chat.emit("send", "!true")
         card_that(window, lambda card: card.entry.record is not None)
         messages = window.chat.messages
         # Hidden while the end is in view.
