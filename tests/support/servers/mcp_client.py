@@ -10,16 +10,19 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, ElicitResult, Implementation, TextContent
 from support.person import Person, cli_argv
+
+# To load it takes as long as to collect half of all tests.
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, ElicitResult
 
 # The SDK uses the handshake of 2025-11-25, or finds out that there is a newer revision.
 MODES = ("legacy", "auto")
 
-Answer = Callable[[str], ElicitResult]
+Answer = Callable[[str], "ElicitResult"]
 
 
 @contextlib.asynccontextmanager
@@ -32,6 +35,9 @@ async def sdk_client(
 ) -> AsyncIterator[Client]:
     """Start a server, and connect to it. `answer` plays the user of the client: it gets the
     question. Without it, the client cannot ask."""
+    from mcp import Client, StdioServerParameters
+    from mcp_types import Implementation
+
     person.capabilities()
     argv = cli_argv("mcp", "--project", str(person.project), *options)
     server = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
@@ -60,15 +66,23 @@ def run_client(
 
 def text_of(result: CallToolResult) -> str:
     """Return the text of a result."""
+    from mcp_types import TextContent
+
     return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
+def accept(answer: str) -> ElicitResult:
+    from mcp_types import ElicitResult
+
+    return ElicitResult(action="accept", content={"answer": answer})
+
+
 def allow(_question: str) -> ElicitResult:
-    return ElicitResult(action="accept", content={"answer": "allow"})
+    return accept("allow")
 
 
 def deny(_question: str) -> ElicitResult:
-    return ElicitResult(action="accept", content={"answer": "deny"})
+    return accept("deny")
 
 
 class RawClient:
