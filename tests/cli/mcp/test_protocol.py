@@ -175,7 +175,7 @@ def test_the_first_answers_come_before_the_sdk_would_be_loaded(person: Person) -
 
     def answered() -> float:
         began = time.monotonic()
-        with raw_client(person) as client:
+        with raw_client(person, is_new=True) as client:
             client.initialize()
             assert client.ask(1, "tools/list")["result"]["tools"]
             return time.monotonic() - began

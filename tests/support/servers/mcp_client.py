@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from support.cli_server import Started, server
 from support.person import Person, cli_argv
 
 # To load it takes as long as to collect half of all tests.
@@ -40,7 +41,7 @@ async def sdk_client(
 
     person.capabilities()
     argv = cli_argv("mcp", "--project", str(person.project), *options)
-    server = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
+    started = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
 
     async def elicit(_context: Any, params: Any) -> ElicitResult:
         assert answer is not None
@@ -48,7 +49,9 @@ async def sdk_client(
 
     info = Implementation(name=name, version="1")
     callback: Any = elicit if answer is not None else None
-    async with Client(server, mode=mode, elicitation_callback=callback, client_info=info) as client:
+    async with Client(
+        started, mode=mode, elicitation_callback=callback, client_info=info
+    ) as client:
         yield client
 
 
@@ -88,7 +91,7 @@ def deny(_question: str) -> ElicitResult:
 class RawClient:
     """Sends any line to a server, and reads what it answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Started | subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.process = process
         self._stdin, self._stdout = process.stdin, process.stdout
@@ -134,15 +137,21 @@ class RawClient:
 
 
 @contextlib.contextmanager
-def raw_client(person: Person, *options: str) -> Iterator[RawClient]:
+def raw_client(person: Person, *options: str, is_new: bool = False) -> Iterator[RawClient]:
+    """Start a server, in a new Python process if that is what counts."""
     person.capabilities()
-    process = subprocess.Popen(
-        cli_argv("mcp", "--project", str(person.project), *options),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=person.environ,
-        cwd="/",
-    )
+    words = ("mcp", "--project", str(person.project), *options)
+    process: Started | subprocess.Popen[bytes]
+    if is_new:
+        process = subprocess.Popen(
+            cli_argv(*words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=person.environ,
+            cwd="/",
+        )
+    else:
+        process = server().start(words, "/", person.environ, stdin=subprocess.PIPE, stderr=2)
     try:
         yield RawClient(process)
     finally:
