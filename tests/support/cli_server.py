@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
-from support.timing import PATIENCE
+from support.timing import PATIENCE, leave_the_disk_to_the_kernel
 
 _ROOT = Path(__file__).parents[2]
 _MAIN = """
@@ -212,6 +212,7 @@ def serve(number: int) -> None:
     from ollmsandbox.cli.agent import asker
 
     TourServer.delay = asker._PAUSE = 0
+    leave_the_disk_to_the_kernel()
     # What is loaded stays, and a copy need not look at it: that would copy all of its memory.
     gc.freeze()
     _serve(socket.socket(fileno=number))
