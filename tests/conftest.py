@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ollmsandbox.project.review import Review
     from ollmsandbox.sandbox.rootfs.store import Installed
 from support.person import Person, Start, cli_argv, make_person
+from support.timing import leave_the_disk_to_the_kernel
 
 
 @pytest.fixture
@@ -130,6 +131,7 @@ def pytest_configure() -> None:
     os.environ["LC_ALL"] = "C.UTF-8"
     os.environ.pop("LANGUAGE", None)
     os.umask(0o022)
+    leave_the_disk_to_the_kernel()
     # A shell ignores both for what it runs in the background, and every child would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

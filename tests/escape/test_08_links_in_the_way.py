@@ -39,8 +39,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 REPORTED = (State.CONFLICT, State.FAILED, State.PENDING)
 SOME = ("outer/sub/changed", "outer/sub/new")
-# Root takes every fourth step, and others the ones between.
-START, STRIDE = FIRST_STEP + (2 if os.getuid() else 0), 4
+# Root takes every fifth step, and others some of those between.
+START, STRIDE = FIRST_STEP + (2 if os.getuid() else 0), 5
 
 
 @pytest.fixture

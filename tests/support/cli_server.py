@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the command line as a forked copy of a process that has its modules loaded, which takes half
-the time."""
+"""Run the command line, or Python code of a test, as a forked copy of a process that has the
+modules of the command line loaded, which takes half the time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NoReturn
 
-from support.timing import PATIENCE
+from support.timing import PATIENCE, leave_the_disk_to_the_kernel
 
 _ROOT = Path(__file__).parents[2]
 _MAIN = """
@@ -99,17 +99,29 @@ class Started:
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, *, is_loaded: bool = False) -> None:
+        """Start it; as a copy of this process, if this is one of a server's."""
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             number = theirs.fileno()
+            if is_loaded:
+                if os.fork() == 0:
+                    self._line.close()
+                    _serve(theirs)
+                    os._exit(0)
+                return
             folders = (str(_ROOT), str(_ROOT / "tests"))
             subprocess.Popen(
                 [sys.executable, "-I", "-c", _MAIN, *folders, str(number)], pass_fds=[number]
             )
 
     def run(
-        self, arguments: Sequence[str], cwd: str, environ: Mapping[str, str], given: bytes
+        self,
+        arguments: Sequence[str],
+        cwd: str,
+        environ: Mapping[str, str],
+        given: bytes = b"",
+        code: str = "",
     ) -> tuple[int, bytes, bytes]:
         """Run it like subprocess.run: return the exit code, standard output and standard error."""
         stdin = _NOWHERE
@@ -118,7 +130,7 @@ class Server:
             os.write(stdin, given)
             os.lseek(stdin, 0, os.SEEK_SET)
         try:
-            started = self.start(arguments, cwd, environ, stdin=stdin)
+            started = self.start(arguments, cwd, environ, code, stdin=stdin)
         finally:
             if given:
                 os.close(stdin)
@@ -130,17 +142,19 @@ class Server:
         arguments: Sequence[str],
         cwd: str,
         environ: Mapping[str, str],
+        code: str = "",
         *,
         stdin: int | IO[bytes] = _NOWHERE,
         stdout: int | IO[bytes] = _PIPE,
         stderr: int | IO[bytes] = _PIPE,
         start_new_session: bool = False,
     ) -> Started:
-        """Start it like subprocess.Popen."""
+        """Start it like subprocess.Popen, or the code instead of the command line."""
         with contextlib.ExitStack() as handed_over:
             order = os.memfd_create("order")
             handed_over.callback(os.close, order)
-            os.write(order, marshal.dumps([list(arguments), cwd, dict(environ), start_new_session]))
+            words = [list(arguments), cwd, dict(environ), start_new_session, code]
+            os.write(order, marshal.dumps(words))
             numbers, ours = [order], []
             for stream, is_read in ((stdin, True), (stdout, False), (stderr, False)):
                 number, mine = _theirs(stream, handed_over, is_read=is_read)
@@ -192,14 +206,19 @@ def serve(number: int) -> None:
         # The window is not part of the command line.
         if not module.name.startswith(("ollmsandbox.ui", "ollmsandbox.__main__")):
             importlib.import_module(module.name)
+    importlib.import_module("support.servers.world")
     # Nobody reads along, and no finger is on its way.
     from ollmsandbox.chat.providers.tour.model import TourServer
     from ollmsandbox.cli.agent import asker
 
     TourServer.delay = asker._PAUSE = 0
+    leave_the_disk_to_the_kernel()
     # What is loaded stays, and a copy need not look at it: that would copy all of its memory.
     gc.freeze()
-    line = socket.socket(fileno=number)
+    _serve(socket.socket(fileno=number))
+
+
+def _serve(line: socket.socket) -> None:
     with selectors.DefaultSelector() as waiting:
         waiting.register(line, selectors.EVENT_READ)
         while True:
@@ -240,7 +259,9 @@ def _attend(line: socket.socket, waiting: selectors.BaseSelector) -> bool:
     return True
 
 
-def _be(arguments: list[str], cwd: str, environ: dict[str, str], alone: bool) -> NoReturn:
+def _be(
+    arguments: list[str], cwd: str, environ: dict[str, str], alone: bool, text: str
+) -> NoReturn:
     from ollmsandbox.__main__ import main
 
     if alone:
@@ -257,12 +278,15 @@ def _be(arguments: list[str], cwd: str, environ: dict[str, str], alone: bool) ->
         buffering = 1 if name == "stderr" else -1
         new = open(number, mode, buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115
         setattr(sys, name, new)
-    sys.argv[:] = ["ollmsandbox", *arguments]
+    # What starts the program once more starts that one.
+    sys.argv[:] = [str(_ROOT / "build" / "ollmsandbox"), *arguments]
     # Python's own end, without taking all apart that was loaded: that takes longer than a command.
     code: object = 1
     try:
         try:
-            code = main()
+            if text:
+                exec(text, {"__name__": "__main__"})
+            code = None if text else main()
         except SystemExit as end:
             code = end.code
         vars(threading)["_shutdown"]()

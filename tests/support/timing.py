@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,6 +13,12 @@ T = TypeVar("T")
 
 # Seconds after which something counts as stuck, on a machine with ten times as much to do as well.
 PATIENCE = 600.0
+
+
+def leave_the_disk_to_the_kernel() -> None:
+    """Have nothing in this process wait until its files are on disk: nobody pulls the plug, and it
+    takes a tenth of the CPU and a quarter of the time of a command that changes something."""
+    vars(os)["fsync"] = lambda _file: None
 
 
 def wait_for(condition: Callable[[], object], seconds: float = PATIENCE) -> None:

@@ -5,15 +5,17 @@ what it asks for."""
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
-from mcp_types import ElicitResult
 from support.person import Person
-from support.servers.mcp_client import MODES, allow, deny, raw_client, run_client, text_of
+from support.servers.mcp_client import MODES, accept, allow, deny, raw_client, run_client, text_of
 
 from ollmsandbox.sandbox.spec import Mode
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import ElicitResult
 
 pytestmark = pytest.mark.ordinary
 
@@ -118,7 +120,7 @@ def test_a_client_cannot_make_its_rights_last(person: Person, mode: str) -> None
 
     def answer(question: str) -> ElicitResult:
         asked.append(question)
-        return ElicitResult(action="accept", content={"answer": "allow always"})
+        return accept("allow always")
 
     async def use(client: Client) -> None:
         command = {"command": "true", "network": True, "hosts": ["example.org"]}

@@ -12,30 +12,31 @@ import threading
 import time
 
 import pytest
-from mcp_types import jsonrpc
 from support.person import Person
 from support.servers.mcp_client import raw_client
 
 pytestmark = pytest.mark.ordinary
 
 _META = "io.modelcontextprotocol/"
-
+# As JSON-RPC and the protocol have them.
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 MALFORMED = [
-    (b"{", jsonrpc.PARSE_ERROR),
-    (b"\xff\xfe", jsonrpc.PARSE_ERROR),
-    (b"[" * 100_000, jsonrpc.PARSE_ERROR),
-    (b"[]", jsonrpc.INVALID_REQUEST),
-    (b'"text"', jsonrpc.INVALID_REQUEST),
-    (b'{"id": 1, "method": "ping"}', jsonrpc.INVALID_REQUEST),
-    (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', jsonrpc.INVALID_REQUEST),
-    (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', jsonrpc.INVALID_REQUEST),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": 5}', jsonrpc.INVALID_REQUEST),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', jsonrpc.INVALID_REQUEST),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}', jsonrpc.INVALID_PARAMS),
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', jsonrpc.INVALID_REQUEST),
+    (b"{", PARSE_ERROR),
+    (b"\xff\xfe", PARSE_ERROR),
+    (b"[" * 100_000, PARSE_ERROR),
+    (b"[]", INVALID_REQUEST),
+    (b'"text"', INVALID_REQUEST),
+    (b'{"id": 1, "method": "ping"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": 5}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "initialize"}', INVALID_PARAMS),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', INVALID_REQUEST),
     # Longer than a line may be.
-    (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}' + b" " * (17 << 20), jsonrpc.INVALID_REQUEST),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}' + b" " * (17 << 20), INVALID_REQUEST),
 ]
 
 
@@ -55,7 +56,7 @@ def test_what_nobody_asked_for_is_ignored(person: Person) -> None:
         client.send(method="notifications/cancelled", params={"requestId": {}})
         client.send(method="notifications/unknown")
         client.initialize()
-        assert client.ask(1, "no/such")["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
+        assert client.ask(1, "no/such")["error"]["code"] == METHOD_NOT_FOUND
 
 
 def test_a_call_without_a_tool_is_an_error(person: Person) -> None:
@@ -64,7 +65,7 @@ def test_a_call_without_a_tool_is_an_error(person: Person) -> None:
         client.initialize()
         for params in calls:
             answer = client.ask(1, "tools/call", **params)
-            assert answer["error"]["code"] == jsonrpc.INVALID_PARAMS
+            assert answer["error"]["code"] == INVALID_PARAMS
 
 
 def test_the_same_id_twice_and_a_flood_of_requests_are_refused(person: Person) -> None:
@@ -75,7 +76,7 @@ def test_the_same_id_twice_and_a_flood_of_requests_are_refused(person: Person) -
             client.send(id=number, method="tools/call", params=call)
         refused = [client.receive() for _ in range(2)]
         assert [answer["id"] for answer in refused] == [1, 101]
-        assert {answer["error"]["code"] for answer in refused} == {jsonrpc.INVALID_REQUEST}
+        assert {answer["error"]["code"] for answer in refused} == {INVALID_REQUEST}
         assert client.leave() == 0
 
 
@@ -87,7 +88,7 @@ def test_requests_that_are_large_together_are_refused(person: Person) -> None:
             params = {"name": "run_command", "arguments": arguments}
             client.send(id=number, method="tools/call", params=params)
         refused = client.receive()
-        assert refused["id"] == 8 and refused["error"]["code"] == jsonrpc.INVALID_REQUEST
+        assert refused["id"] == 8 and refused["error"]["code"] == INVALID_REQUEST
         assert client.ask("small", "ping")["result"] == {}
 
 
@@ -151,11 +152,11 @@ def test_a_revision_without_handshake_that_we_do_not_know_is_refused(person: Per
     meta = {f"{_META}protocolVersion": "2099-01-01", f"{_META}clientCapabilities": {}}
     with raw_client(person) as client:
         error = client.ask(1, "server/discover", _meta=meta)["error"]
-        assert error["code"] == jsonrpc.UNSUPPORTED_PROTOCOL_VERSION
+        assert error["code"] == UNSUPPORTED_PROTOCOL_VERSION
         assert error["data"]["supported"] == ["2026-07-28"]
         del meta[f"{_META}clientCapabilities"]
         error = client.ask(2, "server/discover", _meta=meta)["error"]
-        assert error["code"] == jsonrpc.INVALID_PARAMS
+        assert error["code"] == INVALID_PARAMS
 
 
 def test_nothing_but_the_protocol_is_written_to_standard_output(person: Person) -> None:
@@ -174,7 +175,7 @@ def test_the_first_answers_come_before_the_sdk_would_be_loaded(person: Person) -
 
     def answered() -> float:
         began = time.monotonic()
-        with raw_client(person) as client:
+        with raw_client(person, is_new=True) as client:
             client.initialize()
             assert client.ask(1, "tools/list")["result"]["tools"]
             return time.monotonic() - began

@@ -7,11 +7,9 @@ import asyncio
 import json
 import re
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
-from mcp.shared.exceptions import MCPError
 from support.person import Person
 from support.servers.mcp_client import (
     MODES,
@@ -23,6 +21,9 @@ from support.servers.mcp_client import (
     sdk_client,
     text_of,
 )
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 pytestmark = pytest.mark.ordinary
 
@@ -173,6 +174,8 @@ def test_without_anybody_to_ask_the_result_says_how_to_allow_it(person: Person, 
 @pytest.mark.parametrize("mode", MODES)
 def test_mistakes_are_reported_and_the_session_goes_on(person: Person, mode: str) -> None:
     async def use(client: Client) -> None:
+        from mcp.shared.exceptions import MCPError
+
         with pytest.raises(MCPError):
             await client.call_tool("no_such_tool", {})
         for tool, arguments, why in (

@@ -172,10 +172,11 @@ OPERATIONS = {
 PLACES = ("none", "project", "cache", "data", "no-exchange", "moved")
 CASES = [(place, name) for place in PLACES for name in OPERATIONS]
 CASES += [(f"moved-{place}", "apply") for place in ("project", "cache", "data", "no-exchange")]
-# Where a folder is does not depend on the user: of those, root looks at one half.
+# Where a folder is, and how many changes there are, does not depend on the user: of those, root
+# looks at one half.
 OURS = [
     case for n, case in enumerate(CASES)
-    if EVERY or case[0] in ("none", "moved") or n % 2 == (os.getuid() == 0)
+    if EVERY or case[0] == "none" or n % 2 == (os.getuid() == 0)
 ]  # fmt: skip
 
 

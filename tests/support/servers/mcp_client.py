@@ -10,16 +10,20 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, ElicitResult, Implementation, TextContent
+from support.cli_server import Started, server
 from support.person import Person, cli_argv
+
+# To load it takes as long as to collect half of all tests.
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, ElicitResult
 
 # The SDK uses the handshake of 2025-11-25, or finds out that there is a newer revision.
 MODES = ("legacy", "auto")
 
-Answer = Callable[[str], ElicitResult]
+Answer = Callable[[str], "ElicitResult"]
 
 
 @contextlib.asynccontextmanager
@@ -32,9 +36,12 @@ async def sdk_client(
 ) -> AsyncIterator[Client]:
     """Start a server, and connect to it. `answer` plays the user of the client: it gets the
     question. Without it, the client cannot ask."""
+    from mcp import Client, StdioServerParameters
+    from mcp_types import Implementation
+
     person.capabilities()
     argv = cli_argv("mcp", "--project", str(person.project), *options)
-    server = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
+    started = StdioServerParameters(command=argv[0], args=argv[1:], env=person.environ, cwd="/")
 
     async def elicit(_context: Any, params: Any) -> ElicitResult:
         assert answer is not None
@@ -42,7 +49,9 @@ async def sdk_client(
 
     info = Implementation(name=name, version="1")
     callback: Any = elicit if answer is not None else None
-    async with Client(server, mode=mode, elicitation_callback=callback, client_info=info) as client:
+    async with Client(
+        started, mode=mode, elicitation_callback=callback, client_info=info
+    ) as client:
         yield client
 
 
@@ -60,21 +69,29 @@ def run_client(
 
 def text_of(result: CallToolResult) -> str:
     """Return the text of a result."""
+    from mcp_types import TextContent
+
     return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
+def accept(answer: str) -> ElicitResult:
+    from mcp_types import ElicitResult
+
+    return ElicitResult(action="accept", content={"answer": answer})
+
+
 def allow(_question: str) -> ElicitResult:
-    return ElicitResult(action="accept", content={"answer": "allow"})
+    return accept("allow")
 
 
 def deny(_question: str) -> ElicitResult:
-    return ElicitResult(action="accept", content={"answer": "deny"})
+    return accept("deny")
 
 
 class RawClient:
     """Sends any line to a server, and reads what it answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Started | subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.process = process
         self._stdin, self._stdout = process.stdin, process.stdout
@@ -120,15 +137,21 @@ class RawClient:
 
 
 @contextlib.contextmanager
-def raw_client(person: Person, *options: str) -> Iterator[RawClient]:
+def raw_client(person: Person, *options: str, is_new: bool = False) -> Iterator[RawClient]:
+    """Start a server, in a new Python process if that is what counts."""
     person.capabilities()
-    process = subprocess.Popen(
-        cli_argv("mcp", "--project", str(person.project), *options),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=person.environ,
-        cwd="/",
-    )
+    words = ("mcp", "--project", str(person.project), *options)
+    process: Started | subprocess.Popen[bytes]
+    if is_new:
+        process = subprocess.Popen(
+            cli_argv(*words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=person.environ,
+            cwd="/",
+        )
+    else:
+        process = server().start(words, "/", person.environ, stdin=subprocess.PIPE, stderr=2)
     try:
         yield RawClient(process)
     finally:

@@ -20,7 +20,7 @@ import socket
 import ssl
 import struct
 import subprocess
-import sys
+import sys  # noqa: F401  for the code in a world
 import textwrap
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+from support import cli_server
 from support.timing import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -49,25 +50,42 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def in_world(tmp_path: Path, code: str) -> str:
     """Run code in a world of its own, as the present user; return what it prints. It fails the test
     if it raises."""
-    script = tmp_path / "in_world.py"
-    script.write_text(
-        f"from support.servers.world import *\nenter({str(tmp_path)!r})\n" + textwrap.dedent(code)
-    )
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    home = tmp_path / "home"
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", "HOME": str(home)}
+    kept = _write_probe(home, environ)
+    begin = f"from support.servers.world import *\nenter({str(tmp_path)!r}, is_forking=True)\n"
+    text = begin + textwrap.dedent(code)
+    status, *said = cli_server.server().run((), str(tmp_path), environ, code=text)
+    out, errors = (part.decode() for part in said)
+    assert status == 0, out + errors
+    if not _found_out and kept.exists():
+        for pattern in ("profile-*.json", "seccomp-*.bpf"):
+            _found_out.update({file.name: file.read_bytes() for file in kept.parent.glob(pattern)})
+        _found_out["probe"] = kept.read_bytes()
+    return out
+
+
+# What the first world found out of the machine, which is the same in all of them: the files of the
+# cache. To probe takes as long as all else in a world in which one command runs.
+_found_out: dict[str, bytes] = {}
+
+
+def _write_probe(home: Path, environ: Mapping[str, str]) -> Path:
+    """Write what another world found out, and return the file with the result of the probe."""
+    from ollmsandbox.paths import Paths, make_folder
+    from ollmsandbox.sandbox.probe.probe import cache_file
+
+    home.mkdir(exist_ok=True)
+    file = cache_file(Paths.from_environ(environ), environ)
+    for name, content in _found_out.items():
+        (make_folder(file.parent) / (file.name if name == "probe" else name)).write_bytes(content)
+    return file
 
 
 # --- inside --------------------------------------------------------------------------------------
 
 _folder = Path()
+_programs: cli_server.Server | None = None
 asked: list[tuple[str, int, str]] = []
 # The bytes that each server received, by address and port.
 received: dict[tuple[str, int], int] = {}
@@ -82,9 +100,10 @@ class Ran(NamedTuple):
     refusals: tuple[str, ...]
 
 
-def enter(folder: str) -> None:
-    """Make the namespaces, the addresses, the names and the servers."""
-    global _folder
+def enter(folder: str, *, is_forking: bool = False) -> None:
+    """Make the namespaces, the addresses, the names and the servers; and a process that `cli`
+    forks, if this one has the modules for that."""
+    global _folder, _programs
     _folder = Path(folder)
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(_NEWNS | _NEWNET | (_NEWUSER if uid else 0)))
@@ -109,6 +128,8 @@ def enter(folder: str) -> None:
             fcntl.ioctl(control, _SIOCSIFADDR, given)
     (_folder / "home").mkdir(exist_ok=True)
     (_folder / "project").mkdir(exist_ok=True)
+    # Now, because this process has no threads yet.
+    _programs = cli_server.Server(is_loaded=True) if is_forking else None
     for address in (PUBLIC, OTHER, PRIVATE, METADATA, "127.0.0.1"):
         serve_http(address, 80)
     serve_http(PUBLIC, 8443)
@@ -363,23 +384,24 @@ def run(
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `ollmsandbox` in the project."""
-    return subprocess.run(
-        [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments],
-        cwd=_folder / "project",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    assert _programs is not None
+    status, *said = _programs.run(arguments, str(_folder / "project"), os.environ)
+    return subprocess.CompletedProcess(arguments, status, *(part.decode() for part in said))
 
 
 def at_terminal(arguments: Sequence[str], question: str, answer: str) -> str:
     """Run `ollmsandbox` at a terminal, answer the question, and return what it shows."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(_folder / "project")
-        program = [sys.executable, "-I", str(ROOT / "build" / "ollmsandbox"), *arguments]
-        os.execv(sys.executable, program)
+    assert _programs is not None
+    terminal, theirs = pty.openpty()
+    place = str(_folder / "project")
+    started = _programs.start(
+        *(arguments, place, os.environ),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):
         while part := os.read(terminal, 4096):
@@ -387,5 +409,6 @@ def at_terminal(arguments: Sequence[str], question: str, answer: str) -> str:
             if question.encode() in shown and answer:
                 os.write(terminal, answer.encode())
                 answer = ""
-    os.waitpid(pid, 0)
+    started.wait()
+    os.close(terminal)
     return shown.decode()

@@ -215,7 +215,9 @@ def test_programs_of_the_project_are_not_used(person: Person) -> None:
     assert (person.project / "a").read_text() == "changed\n"
 
 
-def test_reading_changes_nothing(agent: Agent) -> None:
+def test_reading_changes_nothing(person: Person) -> None:
+    person.has_database = False
+    agent = Agent(person)
     write(agent.person, "a", "1")
     agent.read("a")
     assert not [name for name in os.listdir(agent.person.paths.cache) if "overlay-" in name]
