@@ -103,8 +103,7 @@ class SessionFactory:
 
         writer = await asyncio.to_thread(SessionWriter, self.history, id_)
         try:
-            stored = None
-            told = ""
+            stored, told = None, ""
             if session_id is not None:
                 stored = await asyncio.to_thread(self.history.load, session_id)
                 told = await asyncio.to_thread(self.history.told, session_id)

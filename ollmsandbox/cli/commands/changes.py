@@ -130,14 +130,7 @@ def act_on_changes(given: argparse.Namespace) -> int:
         else:
             _print_done(given.action, done, parts, missed, project)
             if not left and texts.may_overwrite(missed):
-                print("These files have changed since and are left as they are. To overwrite them:")
-                print(f"  ollmsandbox {given.action} {runs[0].id} PATH")
-                edits = [one for one in missed if one.change.is_edit]
-                has_lines = any(one.state is State.CONFLICT for one in edits)
-                if given.action == "apply" and not given.both and has_lines:
-                    print("To keep both versions of the lines, add --both.")
-                if given.action == "undo" and review.later_changes(runs[0], missed):
-                    print("Later runs changed them, too. To undo that as well, add --later.")
+                _explain_conflicts(review, given, runs[0], missed)
             if not done and not given.all:
                 _explain_nothing_done(review, given, runs[0])
             for report in left:
@@ -145,6 +138,18 @@ def act_on_changes(given: argparse.Namespace) -> int:
                     print(line)
         print_notices(*errors)
         return 1 if missed or left or errors else 0
+
+
+def _explain_conflicts(
+    review: Review, given: argparse.Namespace, run: Run, missed: list[Recorded]
+) -> None:
+    print("These files have changed since and are left as they are. To overwrite them:")
+    print(f"  ollmsandbox {given.action} {run.id} PATH")
+    has_lines = any(one.state is State.CONFLICT for one in missed if one.change.is_edit)
+    if given.action == "apply" and not given.both and has_lines:
+        print("To keep both versions of the lines, add --both.")
+    if given.action == "undo" and review.later_changes(run, missed):
+        print("Later runs changed them, too. To undo that as well, add --later.")
 
 
 def _undo_since(review: Review, given: argparse.Namespace) -> int:

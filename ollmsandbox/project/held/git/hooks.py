@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,14 +134,19 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     for found in _AFTER_PROGRAM.finditer(text):
         for end in _ends(found[1]):
             named.files.update(script_places(end, *folders))
+    named.files.update(_modules_in(text, folders))
+    return named._replace(files={file for file in named.files if not os.path.isdir(file)})
+
+
+def _modules_in(text: str, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the files of the modules of Python's that a text runs or imports."""
     for found in _MODULE.finditer(text):
         module = found[1].replace(".", "/")
         inner = (f"{module}/{name}" for name in re.findall(r"\w+", found[2] or ""))
         for place in script_places(module, *folders):
-            named.files.update((f"{place}/__init__.py", f"{place}/__main__.py"))
+            yield from (f"{place}/__init__.py", f"{place}/__main__.py")
         for name in (module, *inner):
-            named.files.update(f"{place}.py" for place in script_places(name, *folders))
-    return named._replace(files={file for file in named.files if not os.path.isdir(file)})
+            yield from (f"{place}.py" for place in script_places(name, *folders))
 
 
 def words_in(text: str) -> list[str]:
