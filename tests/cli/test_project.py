@@ -146,6 +146,7 @@ def test_relative_folders_are_ignored_as_the_specification_says(person: Person) 
 @pytest.mark.parametrize("name", ["XDG_CACHE_HOME", "XDG_DATA_HOME"])
 def test_a_folder_that_cannot_be_made_is_reported(person: Person, name: str) -> None:
     person.environ[name] = "/proc/nowhere"
+    person.has_database = False
     assert_failed(person.cli("run", "--", "touch", "ran"), "/proc/nowhere")
     assert os.listdir(person.project) == []
 

@@ -140,7 +140,7 @@ def test_a_toast_does_not_cover_the_button_that_goes_to_the_end(person: Person) 
 def test_of_several_problems_one_is_told_and_all_can_be_seen(person: Person) -> None:
     names = ("first", "second", "third")
     with in_project(person) as (window, _session):
-        window.chat.emit("run", f"touch {' '.join(names)}")
+        window.chat.emit("send", f"!touch {' '.join(names)}")
         card = card_that(window, lambda card: card.entry.record is not None)
         for name in names:
             (person.project / name).write_text("edited\n")
