@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from .plan.mounts import DevicesAndProcesses
 from .probe.probe import probe
 from .seccomp import FilterRules, open_filter
@@ -45,9 +45,9 @@ def run_isolated(
     found = probe(paths, environ)
     if not found.can_wrap:
         return None
-    read = [*_SYSTEM, *filter(os.path.isabs, argv)]
-    if argv[0] == sys.executable:
-        read += [sys.base_prefix, sys.prefix]
+    own = [sys.base_prefix, sys.prefix] if argv[0] == sys.executable else []
+    named = (word for word in argv if os.path.isabs(word) and not is_inside(word, *_SYSTEM))
+    read = [*_SYSTEM, *(path for path in own if not is_inside(path, *_SYSTEM)), *named]
     options = [word for path in read for word in ("--ro-bind-try", path, path)]
     options += [*DevicesAndProcesses(is_root=os.getuid() == 0).args(), "--remount-ro", "/"]
     with contextlib.ExitStack() as closing:
