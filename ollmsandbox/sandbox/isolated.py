@@ -45,9 +45,11 @@ def run_isolated(
     found = probe(paths, environ)
     if not found.can_wrap:
         return None
-    own = [sys.base_prefix, sys.prefix] if argv[0] == sys.executable else []
-    named = (word for word in argv if os.path.isabs(word) and not is_inside(word, *_SYSTEM))
-    read = [*_SYSTEM, *(path for path in own if not is_inside(path, *_SYSTEM)), *named]
+    read = [*_SYSTEM]
+    own = (sys.base_prefix, sys.prefix) if argv[0] == sys.executable else ()
+    for path in (*own, *filter(os.path.isabs, argv)):
+        # What is bound already may be a link, and a bind over that fails.
+        read += [] if is_inside(path, *read) else [path]
     options = [word for path in read for word in ("--ro-bind-try", path, path)]
     options += [*DevicesAndProcesses(is_root=os.getuid() == 0).args(), "--remount-ro", "/"]
     with contextlib.ExitStack() as closing:
