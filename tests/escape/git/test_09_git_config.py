@@ -226,10 +226,14 @@ LED: dict[str, tuple[str, str, set[str]]] = {
         "ln -sf ../impl/evil scripts/pre-commit; ln -sfn v2 current; ln -sf two middle",
         {"scripts/pre-commit", "current", "middle"},
     ),
-    "a link in a folder beside the hooks": (
-        "mkdir .git/hooks/pre-commit.d; ln -s ../../../tools/build .git/hooks/pre-commit.d/",
-        "echo x >>tools/build; echo x >tools/other",
-        {"tools/build"},
+    "links in a folder beside the hooks": (
+        f"mkdir -p .git/hooks/pre-commit.d impl l/d; {HOOKS_PATH} githooks; ln -s tools/h githooks;"
+        "mkdir -p tools/h/x.d; touch impl/check impl/deep; ln -s ../../impl/check tools/h/pre-push;"
+        "ln -s ../../../impl/deep tools/h/x.d/a;"
+        "ln -s ../../../tools/build .git/hooks/pre-commit.d/",
+        "echo x >>tools/build; echo x >>impl/check; echo x >>impl/deep; echo x >tools/other;"
+        "mkdir .git/hooks/new.d",
+        {"tools/build", "impl/check", "impl/deep", ".git/hooks/new.d"},
     ),
     "hooks of git-flow, a pager in an alias": (
         "git config gitflow.path.hooks flow; git config alias.l '-c core.pager=al/pager log';"
@@ -244,7 +248,7 @@ LED: dict[str, tuple[str, str, set[str]]] = {
     ),
     "modules that a hook imports": (
         "echo 'exec \"$INSTALL_PYTHON\" -mpre_commit hook-impl' >.git/hooks/pre-commit; mkdir src",
-        "for f in argparse.py json.abi3.so other.py src/json.py; do echo x >$f; done;"
+        "for f in argparse.py json.abi3.so other.py src/json.py token.json; do echo x >$f; done;"
         "mkdir yaml; echo x >yaml/__init__.py",
         {"argparse.py", "json.abi3.so", "yaml/__init__.py"},
     ),
@@ -575,6 +579,17 @@ SETTINGS = {
         "npx lint-staged",
         "package.json",
         '{"main": "tools/other", "lint-staged": {"*.c": "tools/check"}}',
+    ),
+    "pre-commit by its own hook": (
+        'exec "$INSTALL_PYTHON" -mpre_commit "${ARGS[@]}"',
+        ".pre-commit-config.yaml",
+        "repos: [{repo: local, hooks: [{id: check, entry: tools/check, language: script}]}]",
+    ),
+    "scripts with letters that no path has": (
+        "npx simple-git-hooks",
+        "package.json",
+        '{"simple-git-hooks": {"pre-commit": "npm run a"},'
+        ' "scripts": {"a": "node tools/check \\u0000/x \\ud800/*"}}',
     ),
     "a script of the manifest": (
         "npx simple-git-hooks",

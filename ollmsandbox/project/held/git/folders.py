@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...roots import is_git_folder
 from .view import View
 
-# Parts of a module's name: a command could make thousands of folders.
+# Parts of a module's name, and modules in modules: a command could make thousands of folders.
 _DEEPEST = 20
 _WORKTREE = re.compile(r"worktrees/([^/]+)/(.+)", re.DOTALL)
 
@@ -37,7 +37,7 @@ def folder_around(place: str, inner: str, view: View) -> GitFolder | None:
     """Return the innermost folder of git's that a path in a repository is in. A module's name may
     have slashes in it."""
     is_worktree = False
-    while True:
+    for _ in range(_DEEPEST):
         if found := _WORKTREE.fullmatch(inner):
             place, inner, is_worktree = f"{place}/worktrees/{found[1]}", found[2], True
         elif inner.startswith("modules/"):
@@ -49,6 +49,7 @@ def folder_around(place: str, inner: str, view: View) -> GitFolder | None:
             place, inner, is_worktree = f"{place}/{module}", inner[len(module) + 1 :], False
         else:
             return GitFolder(place, inner, is_worktree)
+    return None
 
 
 def _is_module(folder: str, view: View) -> bool:

@@ -62,16 +62,16 @@ MANAGED_NAMES = tuple(
 )
 # A word of a hook that belongs to a hook manager.
 MANAGERS = re.compile(
-    r"\b(?:husky|pre[-_]commit (?:run|hook)|pre_commit|prek|(?:call_)?lefthook|[oO]vercommit"
-    r"|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp|cargo-husky"
-    r"|rusty-hook|hk|cog)\b"
+    r"(?:\b|(?<=-m))(?:husky|pre[-_]commit (?:run|hook)|pre_commit|prek|(?:call_)?lefthook"
+    r"|[oO]vercommit|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp"
+    r"|cargo-husky|rusty-hook|hk|cog)\b"
 )
 _MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES = 500, 50, 500, 20_000
 
 
 class Named(NamedTuple):
     """The names in a text: files, folders whose files are run, and folders with programs. If there
-    are too many to be looked for, the worktree is one of the folders."""
+    are too many to be looked for, the worktree is one of the last."""
 
     files: set[str]
     folders: set[str]
@@ -130,7 +130,7 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
                 matches, left = _matches(place, left)
                 named.files.update(filter(_is_program, matches))
     if left <= 0:
-        named.folders.add(worktree)
+        named.programs.add(worktree)
     for found in _AFTER_PROGRAM.finditer(text):
         for end in _ends(found[1]):
             named.files.update(script_places(end, *folders))
@@ -207,7 +207,8 @@ def manifest_commands(text: str, hook: str) -> str:
     document = _json_object(text)
     commands = json.dumps([document.get(key) for key in _NAMES["manifest"]])
     scripts = document.get("scripts")
-    left = {name: str(text) for name, text in scripts.items()} if isinstance(scripts, dict) else {}
+    scripts = scripts if isinstance(scripts, dict) else {}
+    left = {name: _clean(text) for name, text in scripts.items()}
     if len(left) > _MOST_SCRIPTS:
         # To follow them could take hours.
         return "\n".join((commands, *left.values()))
@@ -216,6 +217,11 @@ def manifest_commands(text: str, hook: str) -> str:
         new = "".join(f"\n{left.pop(name)}" for name in named)
         commands += new
     return commands
+
+
+def _clean(text: object) -> str:
+    """Return a text without what no path can have."""
+    return str(text).replace("\0", " ").encode(errors="replace").decode()
 
 
 def same_hook_settings(old: bytes, new: bytes) -> bool:

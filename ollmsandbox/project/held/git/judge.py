@@ -55,9 +55,12 @@ class GitJudge:
         if is_folder:
             # A branch may take the place of a folder of branches, and the other way round.
             # But not of a lock, which git would wait for in vain.
-            is_ref = folder is not None and folder.inner.startswith(("refs/", "logs/"))
+            inner = folder.inner if folder is not None else ""
+            is_ref = inner.startswith(("refs/", "logs/"))
             is_fine = folder is None or (is_ref and row.rule is not GitRule.LOCK)
-            is_fine = is_fine or (row.rule is GitRule.HELD and change.kind is Kind.ADDED)
+            # Git makes none in that of the hooks, where a hook may run all that is in one.
+            is_made = change.kind is Kind.ADDED and not inner.startswith("hooks/")
+            is_fine = is_fine or (row.rule is GitRule.HELD and is_made)
             return GitAnswer.CROSSES if is_fine else held
         if folder is None:
             return held

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -78,6 +77,8 @@ class GitTargets:
         self._left = _MOST_TARGETS
         # Whether a hook manager takes its settings from package.json.
         self.reads_manifests = False
+        # There were too many names to look for: any program may be run.
+        self._is_any_program = False
         # A limit was reached, so the configuration may lead anywhere.
         self._is_all = False
 
@@ -128,8 +129,7 @@ class GitTargets:
         up = "../.." if "/worktrees/" in own else ""
         common = os.path.normpath(os.path.join(own, (_read(f"{own}/commondir") or up).strip()))
         # What is in a repository is judged there, but not what its links lead to, or its hooks run.
-        inner = (folder for folder, _, _ in os.walk(f"{common}/hooks"))
-        for folder in (own, common, *itertools.islice(inner, _MOST), f"{common}/info"):
+        for folder in (own, common, f"{common}/info"):
             self._add_linked(folder)
         self._add_scripts(f"{common}/hooks", worktree)
         for line in (_read(f"{common}/objects/info/alternates") or "").splitlines():
@@ -139,27 +139,35 @@ class GitTargets:
         for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
             self._add_config(file, worktree, common, _INCLUDES)
 
+    @property
+    def _has_targets(self) -> bool:
+        found = (self._parents, self._common_hooks, self._imports, self._is_any_program)
+        return any(map(bool, found))
+
     def covers(self, path: str, *, is_new_folder: bool = False, is_program: bool = False) -> bool:
         """Return whether a path is a target, is in one, or replaces a folder above one."""
-        if self._is_all or not (self._parents or self._common_hooks or self._imports):
+        if self._is_all or not self._has_targets:
             return self._is_all
         plain = normalised(path)
         if self._is_common_hook(plain) or self._is_import(path, plain):
             return True
         if plain in self._parents and not is_new_folder:
             return True
-        if is_program and not self._programs.isdisjoint(folders_above(plain)):
+        if is_program and (
+            self._is_any_program or not self._programs.isdisjoint(folders_above(plain))
+        ):
             return True
         return plain in self._files or self._is_in_folder(plain)
 
     def is_near(self, folder: str) -> bool:
         """Return whether covers() may be true for something directly in the folder."""
-        if self._is_all or not (self._parents or self._common_hooks or self._imports):
+        if self._is_all or not self._has_targets:
             return self._is_all
         plain = normalised(folder.rstrip("/"))
         if f"/{plain}".endswith(self._common_hooks):
             return True
-        if not self._imports.isdisjoint((plain, plain.rpartition("/")[0])):
+        around, _, name = plain.rpartition("/")
+        if plain in self._imports or (around in self._imports and name in MODULES):
             return True
         return plain in self._parents or self._is_in_folder(plain)
 
@@ -184,9 +192,11 @@ class GitTargets:
         """Return whether a new file would be imported in the place of a module that a hook needs.
         One that is there already has been imported before."""
         folder, _, name = plain.rpartition("/")
-        if name.startswith("__init__."):
-            folder, _, name = folder.rpartition("/")
-        is_module = folder in self._imports and name.partition(".")[0] in MODULES
+        stem, _, end = name.partition(".")
+        if stem == "__init__":
+            folder, _, stem = folder.rpartition("/")
+        is_code = end in ("", "py", "pyc") or end.endswith("so")
+        is_module = is_code and folder in self._imports and stem in MODULES
         return is_module and not os.path.lexists(f"{self._root}/{path}")
 
     def _add_config(self, file: str, worktree: str, common: str, deep: int) -> None:
@@ -245,10 +255,15 @@ class GitTargets:
             if not is_inside(worktree, around):
                 self._add(around, self._folders)
                 self._add_scripts(around, worktree)
-        files = (f"{at}/{name}" for at, _, names in os.walk(folder) for name in sorted(names))
-        hooks = (file for file in files if not file.endswith(".sample"))
-        for file in itertools.islice(hooks, _MOST):
-            self._add_script(_read(file) or "", worktree, folder)
+        left = _MOST
+        for at, _, names in os.walk(folder):
+            self._add_linked(at)
+            hooks = [name for name in sorted(names) if not name.endswith(".sample")][:left]
+            for name in hooks:
+                self._add_script(_read(f"{at}/{name}") or "", worktree, folder)
+            left -= 1 + len(hooks)
+            if left <= 0:
+                return
 
     def _add_script(self, text: str, worktree: str, folder: str) -> None:
         """Add the files that a hook runs, and those that its manager reads and runs."""
@@ -264,10 +279,12 @@ class GitTargets:
 
     def _add_text(self, text: str, worktree: str, folder: str) -> None:
         kinds = (self._files, self._folders, self._programs)
-        for names, to in zip(named_in(text, worktree, folder), kinds, strict=True):
-            self._is_all = self._is_all or (worktree in names and is_inside(self._root, worktree))
+        named = named_in(text, worktree, folder)
+        for names, to in zip(named, kinds, strict=True):
             for name in names:
                 self._add(name, to)
+        if worktree in named.programs and is_inside(self._root, worktree):
+            self._is_any_program = True
         # By its whole path, as from another root.
         whole = words_in(text) if f"{self._root}/" in text else ()
         for word in (word for word in whole if word.startswith(f"{self._root}/")):
@@ -332,8 +349,9 @@ def _ways(path: str) -> Iterable[str]:
         links[place] = None
         return target
 
-    with contextlib.suppress(OSError):  # a link to itself
-        links[follow_links(os.path.abspath(path), target_of)] = None
+    # A link to itself, or no path at all: a NUL, for example, in what a command wrote.
+    with contextlib.suppress(OSError, ValueError):
+        links[follow_links(os.path.join(os.getcwd(), path), target_of)] = None
     return dict.fromkeys((os.path.normpath(path), *links))
 
 
