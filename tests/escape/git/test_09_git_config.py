@@ -471,13 +471,14 @@ def test_the_config_leads_to_a_linked_folder(person: Person, checkout: Path) -> 
 
 
 @pytest.mark.ordinary
-@pytest.mark.parametrize("kind", ["scripts", "patterns", "modules", "settings"])
+@pytest.mark.parametrize("kind", ["scripts", "patterns", "words", "modules", "settings"])
 def test_what_settles_for_ever(person: Person, checkout: Path, kind: str) -> None:
     """What a command leaves is judged in seconds; each of these took minutes, or hours."""
     write(checkout / ".git/hooks/pre-commit", "#!/bin/sh\nexec pre-commit run\n")
     attack = {
         "scripts": "s = {'exec': 's0', **{f's{i}': f's{i+1}' for i in range(20_000)}}",
         "patterns": "s = {'exec': ' '.join('./*/*/*/*/*%d' % i for i in range(500))}",
+        "words": "s = {'exec': 'python' * 99_000 + ' sh ' + '$a' * 99_000}",
         "modules": "s = {}; os.makedirs('.git/modules' + '/a' * 1_000 + '/refs/heads/x/y')",
         "settings": "s = {}; os.makedirs('n/.git'); open('n/.git/config', 'w').write("
         "'[core]\\nbare = false\\n' + ''.join(f'[branch \"b{i}\"]\\nremote = o\\n' "

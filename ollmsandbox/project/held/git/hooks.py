@@ -29,7 +29,8 @@ _READERS = (
 _BEFORE, _OPTIONS, _WORD = r"(?:^|[\s;|&(\"'`/!])", r"\s+(?:-\S+\s+)*[\"']?", r"[^\s;|&()\"'`]"
 _AFTER_PROGRAM = re.compile(rf"{_BEFORE}(?:env|exec|{_READERS}){_OPTIONS}({_WORD}+)")
 _VARIABLE = re.compile(
-    rf"{_BEFORE}(?:{_READERS}){_OPTIONS}{_WORD}*\$\{{?\w+\}}?[^\s;|&()\"'`/]*[\"']?(?=[\s;|&)]|$)",
+    rf"{_BEFORE}(?:{_READERS}){_OPTIONS}{_WORD}{{0,60}}\$\{{?\w{{1,40}}\}}?[^\s;|&()\"'`/]{{0,40}}"
+    r"[\"']?(?=[\s;|&)]|$)",
     re.MULTILINE,
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
@@ -53,7 +54,9 @@ HOOKS = frozenset(_NAMES["hooks"])
 # What Python imports while it runs a module, from the folder that it is started in before all
 # others: this is where pre-commit's own hook starts it.
 MODULES = frozenset((*sys.stdlib_module_names, *_NAMES["modules"]))
-RUNS_MODULES = re.compile(r"(?i)python\S*\s+(?:-\S+\s+)*(?:-[a-z]*[mc]|-?\s*<|-\s)")
+RUNS_MODULES = re.compile(
+    r"(?i)python\S{0,40}\s{1,9}(?:-\S{1,40}\s{1,9}){0,5}?(?:-[a-z]{0,9}[mc]|-?\s{0,9}<|-\s)"
+)
 _SCRIPTS = tuple(_NAMES["scripts"])
 MANAGED_NAMES = tuple(
     name.replace("*", ending)
@@ -67,6 +70,8 @@ MANAGERS = re.compile(
     r"|cargo-husky|rusty-hook|hk|cog)\b"
 )
 _MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES = 500, 50, 500, 20_000
+# Characters of all scripts of a package.json, and combinations of folders and names.
+_LONGEST, _MOST_PLACES = 1 << 16, 200_000
 
 
 class Named(NamedTuple):
@@ -118,6 +123,9 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     is_long = len(ends) * len(folders) > 2_000
     if len(ends) * len(missing) < 2_000:
         folders |= missing
+    if len(ends) * len(folders) > _MOST_PLACES:
+        named.programs.add(worktree)
+        folders = dict.fromkeys((worktree, folder))
     for end in ends:
         near = set(script_places(end, worktree, folder))
         for place in script_places(end, *folders):
@@ -211,12 +219,12 @@ def manifest_commands(text: str, hook: str) -> str:
     left = {name: _clean(text) for name, text in scripts.items()}
     if len(left) > _MOST_SCRIPTS:
         # To follow them could take hours.
-        return "\n".join((commands, *left.values()))
+        return "\n".join((commands, *left.values()))[:_LONGEST]
     new = f"{hook}\n{commands}"
     while named := [n for n in left if n in new and re.search(rf"\b{re.escape(n)}\b", new)]:
         new = "".join(f"\n{left.pop(name)}" for name in named)
         commands += new
-    return commands
+    return commands[:_LONGEST]
 
 
 def _clean(text: object) -> str:
