@@ -340,7 +340,8 @@ def test_what_is_planted_in_a_login_does_not_go_back(world: World, before: str) 
                 (home / file).write_text(before)
             inside = file.replace(".claude.json", ".claude/.claude.json")
             plays(f"cat > ~/{{inside}} <<'END'\\n{{json.dumps(planted)}}\\nEND\\n", name)
-            assert start(name=name).returncode == 0
+            done = start(name=name)
+            assert done.returncode == 0, done
             left = (home / file).read_text() if (home / file).exists() else ""
             assert left == before, planted
     """)
