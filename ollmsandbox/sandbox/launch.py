@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import N_
 from ..errors import SandboxError
 from ..files.atomic import write_atomically
+from ..files.locks import FileLock
 from ..paths import Paths
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer, mounts
@@ -142,7 +143,7 @@ def _make_order(
     runtime = paths.runtime
     for mount in plan.mounts:
         if isinstance(mount, mounts.ResolverFile):
-            write_atomically(Path(mount.source), mount.text)
+            _write_once(mount, runtime)
         if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
@@ -184,6 +185,13 @@ def _make_order(
         protect=programs.bwrap,
     )
     return order, arguments
+
+
+def _write_once(file: mounts.ResolverFile, runtime: Path) -> None:
+    if not file.source.exists():
+        with FileLock(runtime / "layers.lock"):
+            if not file.source.exists():
+                write_atomically(file.source, file.text)
 
 
 def text_shell(root: str = "") -> str:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ... import N_
@@ -187,12 +189,19 @@ class ReadOnlyBind:
 class ResolverFile(NamedTuple):
     """A file that says how names are looked up, for a command with the network by host."""
 
-    source: str
+    runtime: Path
     text: str
     shown: str
 
+    @property
+    def source(self) -> Path:
+        """Return the file to write. Its name tells its text, so that it never has to be replaced:
+        bwrap fails if that happens while it binds the file for another command."""
+        key = hashlib.sha256(self.text.encode()).hexdigest()[:24]
+        return self.runtime / "files" / key
+
     def args(self) -> Sequence[str]:
-        return ("--ro-bind", self.source, self.shown)
+        return ("--ro-bind", str(self.source), self.shown)
 
     def describe(self) -> str:
         return ""

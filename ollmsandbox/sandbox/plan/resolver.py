@@ -36,15 +36,14 @@ def resolver_files(runtime: Path, root: str = "") -> list[Mount]:
         real = path if root else os.path.realpath(path)
         is_there = os.path.isfile(f"{root}{real}") and not os.path.islink(f"{root}{real}")
         if text and (is_there or (real.startswith("/run/") and not root)):
-            source = f"{runtime}/{os.path.basename(path)}"
-            mounts.append(ResolverFile(source, text, real))
+            mounts.append(ResolverFile(runtime, text, real))
     return mounts
 
 
 def _nsswitch(file: str) -> str:
     """Return the file with names looked up in the usual way; "" if there is none."""
     try:
-        text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     return re.sub(r"(?m)^\s*hosts:.*$", "hosts: files dns", text)
@@ -65,11 +64,11 @@ def ssh_files(runtime: Path, run_id: str, root: str = "") -> list[Mount]:
     made: list[Mount] = [ReadOnlyBind(str(agent_folder(runtime, run_id)), SSH_FOLDER)]
     file = f"{root}{_SSH_CONFIG}"
     if os.path.isfile(file) and not os.path.islink(file):
-        own = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+        own = Path(file).read_text(encoding="utf-8", errors="replace")
         # The first value of a setting counts. ssh refuses to include the system's other files:
         # inside, they are nobody's. What they say of a host is in ours: ssh was asked outside.
         text = f"Include {SSH_FOLDER}/config\n{re.sub(_INCLUDE, '', own)}"
-        made.append(ResolverFile(f"{runtime}/ssh_config", text, _SSH_CONFIG))
+        made.append(ResolverFile(runtime, text, _SSH_CONFIG))
     return made
 
 

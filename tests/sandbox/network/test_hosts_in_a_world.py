@@ -70,6 +70,23 @@ def test_a_host_is_asked_about_once_while_the_connection_waits(tmp_path: Path) -
     )
 
 
+def test_a_command_does_not_replace_the_files_that_another_mounts(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+        from ollmsandbox.paths import Paths
+        made = []
+        for _ in range(2):
+            done = run("cat /etc/resolv.conf /etc/hosts", ["www.example.org"])
+            assert "nameserver 198.18.0.1" in done.out and "localhost" in done.out, done
+            folder = Paths.from_environ(os.environ).runtime / "files"
+            made.append({(file.name, file.stat().st_ino) for file in folder.glob("[!.]*")})
+        # bwrap fails if that happens between two steps of its own.
+        assert made[0] and made[0] <= made[1]
+        """,
+    )
+
+
 ADDRESSES = (
     "127.0.0.1 2130706433 0x7f000001 0.0.0.0 [::1] [::ffff:203.0.113.5] 203.0.113.5 203.0.113.5. "
     "169.254.169.254 10.1.2.3 198.18.0.1 198.18.0.77 3405803781 [2001:db8::1]"

@@ -150,11 +150,11 @@ def test_requests_that_pass(request_: bytes, passes: bool) -> None:
 def test_the_systems_configuration_includes_nothing_inside(tmp_path: Path) -> None:
     file = tmp_path / "etc/ssh/ssh_config"
     file.parent.mkdir(parents=True)
-    file.write_text(
-        "# Include this\nInclude /etc/ssh/ssh_config.d/*.conf\n  include more\n"
-        "Host *\n  SendEnv LANG\n"
+    file.write_bytes(
+        b"# Include this, \xff\nInclude /etc/ssh/ssh_config.d/*.conf\n  include more\n"
+        b"Host *\n  SendEnv LANG\n"
     )
     _folder, config = ssh_files(tmp_path / "runtime", "1", str(tmp_path))
     assert isinstance(config, ResolverFile)
-    expected = f"Include {SSH_FOLDER}/config\n# Include this\nHost *\n  SendEnv LANG\n"
+    expected = f"Include {SSH_FOLDER}/config\n# Include this, \ufffd\nHost *\n  SendEnv LANG\n"
     assert config.text == expected
