@@ -493,7 +493,7 @@ def test_all_pending_changes_are_counted_and_applied_whatever_the_filter(pane: P
     press(pane.view, "Apply All")
     wait_until(lambda: pane.counts[-1] == 0)
     assert (project / "apple").exists() and (project / "pear").read_text() == "3\n"
-    assert len(pane.told) == 1
+    wait_until(lambda: len(pane.told) == 1)
 
 
 def test_an_open_file_follows_what_is_done_elsewhere(pane: Pane) -> None:
