@@ -29,7 +29,7 @@ LEVELS = (
     {"config", "database", "net", "text"},
     {"files"},
     {"i18n", "loop", "paths"},
-    {"errors"},
+    {"errors", "record"},
     {"__init__"},
 )
 # Modules of neighbours on one level that may be imported: `project` reads what an overlay made, and

@@ -13,16 +13,17 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from .. import __version__
 from ..errors import OllmSandboxError, in_words
+from ..record import Record
 from . import arguments as arguments_of
 from .arguments import AGENTS, FAILED, HelpFormatter
 from .streams import give_up, open_streams, print_notices
 
 
-class SubCommand(NamedTuple):
+class SubCommand(Record):
     name: str
     help: str
     # The function that runs the command, with its module, relative to this package; and the end of

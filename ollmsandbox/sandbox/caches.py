@@ -29,6 +29,7 @@ from ..files import trees
 from ..files.dirfd import opened_folder
 from ..files.locks import FileLock, try_lock
 from ..paths import Paths, make_folder, project_key, real_path
+from ..record import Record
 from .logins import NOTE, give_back_logins
 from .merging import last_change, merge_layer, note_change, strip_rights
 from .overlay import empty_work_folder
@@ -52,12 +53,11 @@ class PlainFolder(Enum):
     ROOTFS = "rootfs"
 
 
-class LayerPart:
+class LayerPart(Record):
     """A folder of a layer, with the mode of the user's folder below it."""
 
-    def __init__(self, name: str, mode: int) -> None:
-        self.name = name
-        self.mode = mode
+    name: str
+    mode: int
 
 
 class CacheLayers:
@@ -223,14 +223,13 @@ class CacheLayers:
             self._locks.pop().release()
 
 
-class ProjectCaches:
+class ProjectCaches(Record):
     """The caches of a project, as they are on disk."""
 
-    def __init__(self, folder: Path, project: str, used: float) -> None:
-        self.folder = folder
-        # Where the project was when they were last used, or "" if that is not known.
-        self.project = project
-        self.used = used
+    folder: Path
+    # Where the project was when they were last used, or "" if that is not known.
+    project: str
+    used: float
 
     def measure(self) -> tuple[int, int]:
         """Return the number of files and the bytes on disk."""

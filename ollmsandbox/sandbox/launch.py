@@ -7,13 +7,14 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import SandboxError
 from ..files.atomic import write_atomically
 from ..files.locks import FileLock
 from ..paths import Paths
+from ..record import Record
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer, mounts
 from .plan.plan import Plan
@@ -41,21 +42,18 @@ _LEAD = 'exec setsid -c "$@"'
 _LEAD_WITH_INPUT = 'exec setsid -c "$0" -c \'exec "$@" <&3 3<&-\' sh "$@" 3<&0 <&1'
 
 
-class LaunchPrograms:
+class LaunchPrograms(Record):
     """The programs and namespaces that a sandbox is started with."""
 
-    def __init__(
-        self, bwrap: str, namespaces: tuple[str, ...] = (), scope: tuple[str, ...] = ()
-    ) -> None:
-        self.bwrap = bwrap
-        # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
-        # everything dies with the first process. Root needs no user namespace for that.
-        self.namespaces = namespaces
-        # The command that limits the memory, if a limit is set and systemd runs.
-        self.scope = scope
+    bwrap: str
+    # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
+    # everything dies with the first process. Root needs no user namespace for that.
+    namespaces: tuple[str, ...] = ()
+    # The command that limits the memory, if a limit is set and systemd runs.
+    scope: tuple[str, ...] = ()
 
 
-class LaunchedBwrap(NamedTuple):
+class LaunchedBwrap(Record):
     """A started bwrap, with our ends of its pipes."""
 
     pid: int

@@ -45,7 +45,8 @@ class Logins:
 
     def write_note(self, note: str) -> None:
         before = [(name, list(login.items())) for name, login in self._before.items()]
-        write_atomically(Path(note), json.dumps((self._folder, self._home, self._rules, before)))
+        document = self._folder, self._home, tuple(self._rules), before
+        write_atomically(Path(note), json.dumps(document))
 
     @classmethod
     def of_note(cls, note: str) -> Logins:

@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from .. import N_
 from ..errors import SandboxError
@@ -23,6 +23,7 @@ from ..files.atomic import flush
 from ..files.dirfd import opened_folder
 from ..files.locks import FileLock, try_lock
 from ..paths import make_folder
+from ..record import Record
 from .merging import last_change, merge_layer, note_change, strip_rights
 from .process import read_stat
 
@@ -46,7 +47,7 @@ _CLOSE_ENOUGH = 20_000  # nanoseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
-class Root(NamedTuple):
+class Root(Record):
     """A folder that a command may change: the project or a linked folder."""
 
     path: str

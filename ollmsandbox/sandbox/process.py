@@ -9,10 +9,11 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import N_
 from ..errors import Sentence
+from ..record import Record
 from .output import Capture, Sink, pump
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _REASONS = {
 }
 
 
-class Result(NamedTuple):
+class Result(Record):
     """How a command ended, and what it wrote."""
 
     exit_code: int
@@ -106,7 +107,7 @@ def _in_paragraphs(parts: list[str]) -> str:
     return "\n".join(part.rstrip("\n") for part in parts if part.strip())
 
 
-class Sinks(NamedTuple):
+class Sinks(Record):
     """Callbacks that receive output as it arrives, besides the capture."""
 
     stdout: Sink | None = None
@@ -250,12 +251,11 @@ def read_stat(pid: int) -> list[str]:
         return file.read().rpartition(b")")[2].decode("ascii").split()
 
 
-class ProcessUsage:
+class ProcessUsage(Record):
     """Seconds of processor time, with those of children that have ended, and bytes of memory."""
 
-    def __init__(self, cpu: float, memory: int) -> None:
-        self.cpu = cpu
-        self.memory = memory
+    cpu: float
+    memory: int
 
 
 def usage_below(pid: int) -> ProcessUsage | None:

@@ -18,11 +18,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import OllmSandboxError, SandboxError
 from ..paths import make_folder
+from ..record import Record
 from .starter.client import memory_file
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ _SET_LEASE = 1024
 _LOW_HALF = 0xFFFFFFFF
 
 
-class _Rule(NamedTuple):
+class _Rule(Record):
     """A call that is refused if all comparisons are true: an argument's place, an operator of
     libseccomp and one or two numbers."""
 
@@ -118,7 +119,7 @@ class _Rule(NamedTuple):
     comparisons: tuple[tuple[int, ...], ...] = ()
 
 
-class FilterRules(NamedTuple):
+class FilterRules(Record):
     """Options of the filter, besides its fixed list.
 
     `unix_sockets` is off in strict profiles, and while the network is on: abstract sockets belong

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
+from ..record import Record
 from .profile.profile import DEFAULT_PROFILE, Limits
 
 
@@ -17,7 +17,7 @@ class Mode(Enum):
     NEVER = "never"
 
 
-class AgentOptions(NamedTuple):
+class AgentOptions(Record):
     """How a whole agent runs, if the profile is that of one."""
 
     # Whether only our tools may change the project.
@@ -27,7 +27,7 @@ class AgentOptions(NamedTuple):
 
 
 # To create a dataclass takes 1 ms, and every command waits for this.
-class RunSpec(NamedTuple):
+class RunSpec(Record):
     """The description of a run. The executed command may be longer than the one in the history."""
 
     project: str

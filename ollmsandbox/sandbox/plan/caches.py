@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from ...paths import FolderSet, is_inside
+from ...record import Record
 from ..profile.profile import FolderTemplate, Profile
 from .host import path_and_parents
 from .masks import FolderResolver, list_names
@@ -26,7 +26,7 @@ _LONGEST = 255
 _SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr")
 
 
-class FoundCaches(NamedTuple):
+class FoundCaches(Record):
     """The folders that programs use as caches, with links resolved."""
 
     existing: tuple[str, ...]

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from ...paths import is_inside
+from ...record import Record
 
 _ESCAPED = rb"\\([0-7]{3})"
 
@@ -19,7 +19,7 @@ def path_and_parents(path: str) -> list[str]:
     return ["/".join(parts[: n + 1]) or "/" for n in range(len(parts))]
 
 
-class MountPoint(NamedTuple):
+class MountPoint(Record):
     """A path where a file system, or the part of it below `root`, is mounted."""
 
     path: str

@@ -14,10 +14,10 @@ import os
 import stat
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ...files.locks import FileLock
 from ...paths import FolderSet
+from ...record import Record
 
 # The most folders with a layer in one run. All runs share the mount points, as each mounts in a
 # namespace of its own.
@@ -25,7 +25,7 @@ MOUNT_POINTS = 32
 _VERSION = 3
 
 
-class LayerFolder(NamedTuple):
+class LayerFolder(Record):
     """A folder in the layer, with the mode and owner of the one below it."""
 
     name: str
@@ -34,7 +34,7 @@ class LayerFolder(NamedTuple):
     gid: int
 
 
-class LayerSpec(NamedTuple):
+class LayerSpec(Record):
     """Describes the layer for `folder`. Equal specs share one layer."""
 
     folder: str

@@ -13,6 +13,7 @@ from functools import lru_cache
 from ... import N_
 from ...errors import ProfileError
 from ...paths import Paths, home_on_record, is_inside, real_path
+from ...record import Record
 from ..profile.profile import Profile
 from .host import path_and_parents
 
@@ -149,12 +150,11 @@ def _look(path: str) -> tuple[str, os.stat_result | None]:
     return path, found
 
 
-class FolderNames:
+class FolderNames(Record):
     """The names in a folder, and those of them that are symbolic links."""
 
-    def __init__(self, names: frozenset[str], links: frozenset[str]) -> None:
-        self.names = names
-        self.links = links
+    names: frozenset[str]
+    links: frozenset[str]
 
 
 def list_names(folder: str, found: os.stat_result) -> FolderNames:

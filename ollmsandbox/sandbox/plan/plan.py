@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from ... import N_
 from ...errors import ProjectError, SandboxError
 from ...i18n import _
 from ...paths import Paths, is_inside, real_path
+from ...record import Record
 from ..caches import CacheLayers
 from ..overlay import Overlay
 from ..profile.devices import usable_devices
@@ -44,7 +44,7 @@ _GIT_SETTINGS = (
 )
 
 
-class Plan(NamedTuple):
+class Plan(Record):
     """Everything a run is allowed, decided before it starts."""
 
     project: str
@@ -128,7 +128,7 @@ class Plan(NamedTuple):
         return _("The network is on.") if self.network else _("The network is off.")
 
 
-class PlanInputs(NamedTuple):
+class PlanInputs(Record):
     """Everything a plan is built from. The overlay's first root is the project."""
 
     overlay: Overlay

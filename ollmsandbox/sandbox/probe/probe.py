@@ -15,13 +15,14 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import N_
 from ...errors import OllmSandboxError, Sentence, in_words
 from ...files.atomic import write_atomically
 from ...i18n import _
 from ...paths import MAKE_WRITABLE, Paths, is_inside, make_folder, real_path
+from ...record import Record
 from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.caches import needs_base
@@ -44,7 +45,7 @@ _BASIC = (
 )
 
 
-class Finding(NamedTuple):
+class Finding(Record):
     """One line of the checklist, in English, with cause and remedy if it is not `ok`."""
 
     key: str
@@ -56,7 +57,7 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-class Capabilities(NamedTuple):
+class Capabilities(Record):
     """The result of the probe: the programs and the kernel features that a sandbox can use here."""
 
     findings: tuple[Finding, ...]
@@ -175,7 +176,7 @@ def _cached_or_new(
                 # From another boot, kernel or program.
                 if time.time() - old.stat().st_mtime > _OLD:
                     old.unlink(missing_ok=True)
-            write_atomically(file, json.dumps(found, default=lambda method: method.value))
+            write_atomically(file, json.dumps(found, default=_to_json))
     else:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
@@ -421,6 +422,10 @@ class _Probe:
         except OSError:
             return None
         return done.stdout if done.returncode == 0 else None
+
+
+def _to_json(value: OverlayMethod | Record) -> object:
+    return value.value if isinstance(value, OverlayMethod) else tuple(value)
 
 
 def _from_json(given: list[Any]) -> Capabilities:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ... import N_
+from ...record import Record
 
 if TYPE_CHECKING:
     from ...config.yaml_reader import Value
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _PLACEHOLDER = r"\$(URL|MODEL|BRIDGE|FOLDER)\b"
 
 
-class SettingsFolder(NamedTuple):
+class SettingsFolder(Record):
     """A folder with an agent's settings. It gets a layer for each run, which is dropped but for
     what is named here."""
 
@@ -32,7 +33,7 @@ class SettingsFolder(NamedTuple):
     copies: tuple[tuple[str, str], ...] = ()
 
 
-class AgentSetup(NamedTuple):
+class AgentSetup(Record):
     """What an agent is given for one purpose."""
 
     arguments: tuple[str, ...] = ()
@@ -60,7 +61,7 @@ class AgentSetup(NamedTuple):
         )
 
 
-class AgentRules(NamedTuple):
+class AgentRules(Record):
     """An agent: how it is started, where its settings are, and what it may reach."""
 
     title: str = ""
@@ -93,10 +94,10 @@ def read_agent(value: Value, before: AgentRules) -> AgentRules:
         if name in entries:
             known: tuple[str, ...] = getattr(made, name)
             joined = tuple(dict.fromkeys(known + entries[name].texts()))
-            made = made._replace(**{name: joined})  # type: ignore[arg-type]
+            made = made._replace(**{name: joined})
     for name in ("always", "tools", "connection"):
         if name in entries:
-            made = made._replace(**{name: _read_setup(entries[name])})  # type: ignore[arg-type]
+            made = made._replace(**{name: _read_setup(entries[name])})
     if "folders" in entries:
         folders = {folder.folder: folder for folder in made.folders}
         for path, given in entries["folders"].mapping().items():

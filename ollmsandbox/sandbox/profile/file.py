@@ -101,7 +101,8 @@ def _load(
     profile = _read(name, user_folder)
     if kept is not None:
         with contextlib.suppress(OllmSandboxError, OSError):  # then the YAML is read next time, too
-            write_atomically(kept, json.dumps({"versions": versions, "profile": profile._asdict()}))
+            document = {"versions": versions, "profile": profile._asdict()}
+            write_atomically(kept, json.dumps(document, default=tuple))
     return profile
 
 
@@ -166,7 +167,7 @@ class _File:
                 profile = _KEYS[key](self, profile, value)
             else:
                 joined = join(getattr(profile, key), _LISTS[key](value))
-                profile = profile._replace(**{key: joined})  # type: ignore[arg-type]
+                profile = profile._replace(**{key: joined})
         return profile
 
     def _base(self, value: Value) -> str:
@@ -250,7 +251,7 @@ class _File:
         for name, field in lists.items():
             if name in entries:
                 joined = join(getattr(profile, field), entries[name].texts())
-                profile = profile._replace(**{field: joined})  # type: ignore[arg-type]
+                profile = profile._replace(**{field: joined})
         if "set" in entries:
             given = entries["set"].mapping()
             for name, text in given.items():

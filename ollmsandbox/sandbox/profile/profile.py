@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from os.path import normpath
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from ...record import Record
 from .agent import AgentRules
 
 DEFAULT_PROFILE = "standard"
@@ -25,7 +26,7 @@ _TEMPLATE = re.compile(
 )
 
 
-class Limits(NamedTuple):
+class Limits(Record):
     """None means no limit. Sizes are bytes, times are seconds."""
 
     time: float | None = None
@@ -45,7 +46,7 @@ class Limits(NamedTuple):
 _NO_LIMITS = Limits()
 
 
-class CommandRules(NamedTuple):
+class CommandRules(Record):
     """An addition to the profile, for commands that begin with these words. Whoever writes one
     chooses its words, so this is no boundary."""
 
@@ -63,7 +64,7 @@ class CommandRules(NamedTuple):
     @classmethod
     def lists(cls) -> tuple[str, ...]:
         """Return the names of the profile's lists that rules add to."""
-        return cls._fields[2:]
+        return tuple(cls._fields)[2:]
 
     def match(self, words: Sequence[str]) -> bool:
         first, *rest = self.words
@@ -73,7 +74,7 @@ class CommandRules(NamedTuple):
         return first in (words[0], words[0].rpartition("/")[2])
 
 
-class Profile(NamedTuple):
+class Profile(Record):
     """The files, variables, system calls and limits of a command."""
 
     name: str
@@ -135,12 +136,12 @@ class Profile(NamedTuple):
 
     def _with_rules(self, rules: CommandRules) -> Profile:
         given = dict(rules.limits)
-        limits = self.limits._replace(**given)  # type: ignore[arg-type]
+        limits = self.limits._replace(**given)
         if limits.max_time is not None:
             limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
         lists = {name: join(getattr(self, name), getattr(rules, name)) for name in rules.lists()}
         own_memory = given.get("memory", self.own_memory_limit or None) is not None
-        joined = self._replace(**lists)  # type: ignore[arg-type]
+        joined = self._replace(**lists)
         return joined._replace(limits=limits, own_memory_limit=own_memory)
 
     def with_limits(self, own: Limits) -> Profile:
@@ -235,7 +236,7 @@ def join(one: tuple[T, ...], two: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(one + two))
 
 
-class FolderTemplate(NamedTuple):
+class FolderTemplate(Record):
     """A folder that a variable may move: `~/.npm`, `$GOMODCACHE`, `${GOPATH:-~/go}/pkg`."""
 
     variable: str

@@ -17,10 +17,11 @@ import sys
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ... import N_
 from ...errors import SandboxError
+from ...record import Record
 
 if TYPE_CHECKING:
     from ..plan.mounts import BindMounts, OverlayMount
@@ -38,7 +39,7 @@ _TIMEOUT = 15.0
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
 
-class StartOrder(NamedTuple):
+class StartOrder(Record):
     """A request to the starter. The descriptors sent along become 0, 1, 2 and so on."""
 
     argv: Sequence[str]
@@ -65,7 +66,7 @@ class StartOrder(NamedTuple):
         )
 
 
-class SocketOrder(NamedTuple):
+class SocketOrder(Record):
     """A request for sockets in a network namespace. They are sent to the only descriptor."""
 
     # A file in /proc, and its inode: the process may have ended, and another have its number.
@@ -89,10 +90,9 @@ class SocketOrder(NamedTuple):
         )
 
 
-class StartedProcess:
-    def __init__(self, pid: int, pidfd: int) -> None:
-        self.pid = pid
-        self.pidfd = pidfd
+class StartedProcess(Record):
+    pid: int
+    pidfd: int
 
 
 class Starter:
