@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import resource
 import shlex
 import shutil
 import subprocess
@@ -53,7 +54,6 @@ Way = Callable[[str], Took]
 def run_argv(argv: Sequence[str]) -> Took:
     """Run a program; its processor time includes processes that it does not wait for itself."""
     reader, writer = os.pipe()
-    before = Took.now()
     if (pid := os.fork()) == 0:
         status = 1
         try:
@@ -61,10 +61,13 @@ def run_argv(argv: Sequence[str]) -> Took:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             start = time.perf_counter()
             subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-            os.write(writer, b"%f" % (time.perf_counter() - start))
+            wall = time.perf_counter() - start
             with contextlib.suppress(ChildProcessError):
                 while True:
                     os.wait()
+            # Of the program alone: this process is a copy of a large one, which takes time, too.
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            os.write(writer, b"%f %f" % (wall, used.ru_utime + used.ru_stime))
             status = 0
         finally:
             os._exit(status)
@@ -72,7 +75,7 @@ def run_argv(argv: Sequence[str]) -> Took:
     _pid, status = os.waitpid(pid, 0)
     with open(reader, "rb") as told:
         assert status == 0, argv
-        return Took(float(told.read()), Took.now().since(before).cpu)
+        return Took(*map(float, told.read().split()))
 
 
 def through(*prefix: str) -> Way:

@@ -69,9 +69,14 @@ MANAGERS = re.compile(
     r"|[oO]vercommit|simple-git-hooks|lint-staged|nano-staged|commitlint|captainhook|grumphp"
     r"|cargo-husky|rusty-hook|hk|cog)\b"
 )
-_MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES = 500, 50, 500, 20_000
-# Characters of all scripts of a package.json, and combinations of folders and names.
-_LONGEST, _MOST_PLACES = 1 << 16, 200_000
+# The search of a long text could take hours. So there are limits to the scripts of a package.json
+# that are followed, and to the folders and words of a text that are combined. Beyond so many names
+# to compare with patterns, or places to look at, all programs of the worktree count as run.
+_MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES, _MOST_PLACES = 500, 50, 500, 20_000, 200_000
+# Of a text with more places, most would be files that nobody will ever have.
+_MANY_PLACES = 2_000
+# Characters of all scripts of a package.json.
+_LONGEST = 1 << 16
 
 
 class Named(NamedTuple):
@@ -85,65 +90,90 @@ class Named(NamedTuple):
 
 def named_in(text: str, worktree: str, folder: str) -> Named:
     """Return what a hook in the folder, or a hook manager's settings, may run."""
-    named = Named(set(), set(), set())
-    # A script may change to the folders above its own.
-    above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
-    folders = dict.fromkeys((worktree, folder, *above))
-    missing: dict[str, None] = {}
     home = os.path.expanduser("~")
     text = re.sub(r"(?:~|\$HOME|\$\{HOME\})(?=/)", lambda _found: home, text)
-    text = text.replace(f"{worktree}/", "./")
-    ends, left = set(_ends_in(text)), _MOST_NAMES
-    runs_any_script = _VARIABLE.search(text)
-    for line in text.splitlines():
-        runs_all = runs_any_script or _RUNS_ALL.search(line)
-        paths = {end for word in words_in(line) if "/" in word for end in _ends(word)}
-        paths.update(_ASSIGNED.findall(line))
-        for end in _ends_in(line):
-            stem = end.rpartition("/")[0] if glob.has_magic(end) else end
-            for place in {os.path.normpath(f"{around}/{stem}") for around in (worktree, folder)}:
-                if not stem or not place.startswith(f"{worktree}/"):
-                    continue
-                if os.path.isdir(place):
-                    folders[place] = None
-                    (named.folders if runs_all else named.programs).add(place)
-                elif end in paths and not os.path.lexists(place):
-                    # The command may make it.
-                    missing[place] = None
-                    if runs_all:
-                        named.folders.add(place)
-            # One `cd` may come after another.
-            is_short = len(folders) < _MOST_FOLDERS and len(ends) < _MOST_WORDS
-            for around in tuple(folders) if is_short and stem else ():
-                place = os.path.normpath(f"{around}/{stem}")
-                if place.startswith(f"{worktree}/") and os.path.isdir(place):
-                    folders[place] = None
-                    (named.folders if runs_all else named.programs).add(place)
-    # Of a long script, most would be files that nobody will ever have.
-    is_long = len(ends) * len(folders) > 2_000
-    if len(ends) * len(missing) < 2_000:
-        folders |= missing
-    if len(ends) * len(folders) > _MOST_PLACES:
-        named.programs.add(worktree)
-        folders = dict.fromkeys((worktree, folder))
-    for end in ends:
-        near = set(script_places(end, worktree, folder))
-        for place in script_places(end, *folders):
-            # It may be missing as yet: many hooks run a file only if there is one.
-            is_near = not is_long or place in near
+    search = _Search(text.replace(f"{worktree}/", "./"), worktree, folder)
+    search.find_folders()
+    search.find_files()
+    return search.named
+
+
+class _Search:
+    """Looks for what a text names, in all folders that it may mean."""
+
+    def __init__(self, text: str, worktree: str, folder: str) -> None:
+        self.named = Named(set(), set(), set())
+        self._text = text
+        self._ends = set(_ends_in(text))
+        self._is_long = False
+        self._worktree = worktree
+        self._own = (worktree, folder)
+        # A script may change to the folders above its own.
+        above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
+        self._folders = dict.fromkeys((*self._own, *above))
+
+    def find_folders(self) -> None:
+        """Find the folders that the text names: a script may change to them, or run their files."""
+        missing: dict[str, None] = {}
+        runs_any_script = _VARIABLE.search(self._text)
+        for line in self._text.splitlines():
+            runs_all = runs_any_script or _RUNS_ALL.search(line)
+            found = self.named.folders if runs_all else self.named.programs
+            paths = {end for word in words_in(line) if "/" in word for end in _ends(word)}
+            paths.update(_ASSIGNED.findall(line))
+            for end in _ends_in(line):
+                stem = end.rpartition("/")[0] if glob.has_magic(end) else end
+                for around, place in self._places(stem):
+                    if os.path.isdir(place):
+                        self._folders[place] = None
+                        found.add(place)
+                    elif around in self._own and end in paths and not os.path.lexists(place):
+                        # The command may make it.
+                        missing[place] = None
+                        if runs_all:
+                            found.add(place)
+        self._is_long = len(self._ends) * len(self._folders) > _MANY_PLACES
+        if len(self._ends) * len(missing) < _MANY_PLACES:
+            self._folders |= missing
+
+    def _places(self, stem: str) -> Iterator[tuple[str, str]]:
+        """Yield where a folder of this name may be: around it, and the folder."""
+        # One `cd` may come after another.
+        is_short = len(self._folders) < _MOST_FOLDERS and len(self._ends) < _MOST_WORDS
+        for around in (tuple(self._folders) if is_short else self._own) if stem else ():
+            place = os.path.normpath(f"{around}/{stem}")
+            if place.startswith(f"{self._worktree}/"):
+                yield around, place
+
+    def find_files(self) -> None:
+        """Find the files that the text names, in the folders that were found."""
+        left = _MOST_NAMES
+        if len(self._ends) * len(self._folders) > _MOST_PLACES:
+            self.named.programs.add(self._worktree)
+            self._folders = dict.fromkeys(self._own)
+        for end in self._ends:
+            near = set(script_places(end, *self._own))
             is_script = "/" in end or end.endswith(_SCRIPTS)
-            if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
-                named.files.add(place)
-            if glob.has_magic(end) and left > 0:
-                matches, left = _matches(place, left)
-                named.files.update(filter(_is_program, matches))
-    if left <= 0:
-        named.programs.add(worktree)
-    for found in _AFTER_PROGRAM.finditer(text):
-        for end in _ends(found[1]):
-            named.files.update(script_places(end, *folders))
-    named.files.update(_modules_in(text, folders))
-    return named._replace(files={file for file in named.files if not os.path.isdir(file)})
+            for place in script_places(end, *self._folders):
+                # It may be missing as yet: many hooks run a file only if there is one.
+                is_near = not self._is_long or place in near
+                if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
+                    self._add_file(place)
+                if glob.has_magic(end) and left > 0:
+                    matches, left = _matches(place, left)
+                    self.named.files.update(filter(_is_program, matches))
+        if left <= 0:
+            self.named.programs.add(self._worktree)
+        for found in _AFTER_PROGRAM.finditer(self._text):
+            for end in _ends(found[1]):
+                for place in script_places(end, *self._folders):
+                    self._add_file(place)
+        for place in _modules_in(self._text, self._folders):
+            self._add_file(place)
+
+    def _add_file(self, place: str) -> None:
+        if not os.path.isdir(place):
+            self.named.files.add(place)
 
 
 def _modules_in(text: str, folders: Iterable[str]) -> Iterator[str]:
