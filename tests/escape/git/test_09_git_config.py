@@ -576,6 +576,16 @@ SETTINGS = {
         "lefthook.yml",
         "pre-commit:\n  commands:\n    check:\n      run: ./tools/check {files}\n",
     ),
+    "lefthook with its scripts elsewhere": (
+        "call_lefthook run pre-commit",
+        "lefthook.yml",
+        "source_dir: own/ci\npre-commit:\n  scripts:\n    check: {runner: bash}\n",
+    ),
+    "overcommit with its plugins elsewhere": (
+        "require 'overcommit'",
+        ".overcommit.yml",
+        "plugin_directory: 'own/ci'\n",
+    ),
     "lint-staged": (
         "npx lint-staged",
         "package.json",
@@ -609,9 +619,14 @@ def test_scripts_that_the_settings_of_a_hook_manager_name(person: Person) -> Non
         write(folder / file, text)
         for name in ("check", "other"):
             write(folder / "tools" / name)
-    attack = in_each("for f in tools/*; do echo evil >>$f; done" for _ in SETTINGS)
+        (folder / "own/ci").mkdir(parents=True)
+        (folder / "own/ci/check.rb").touch()
+    attack = in_each("for f in tools/* own/ci/*; do echo evil >>$f; done" for _ in SETTINGS)
     found = of_each(SETTINGS, held(person, attack))
-    assert found == {name: {"tools/check"} for name in SETTINGS}
+    elsewhere = {"own/ci/check.rb"}
+    assert found == {
+        name: elsewhere if "elsewhere" in name else {"tools/check"} for name in SETTINGS
+    }
 
 
 def test_settings_of_hook_managers_in_a_manifest(person: Person, checkout: Path) -> None:

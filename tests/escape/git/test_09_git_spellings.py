@@ -58,6 +58,10 @@ PLANTED = {
         hook('python3 -c "import own"'),
         "echo 'import os; os.system(\"touch ~/planted\")' >own.py",
         "git commit --allow-empty -m x"),
+    "one of several modules": (
+        hook('python3 -c "import os as o, own"'),
+        "echo 'import os; os.system(\"touch ~/planted\")' >own.py",
+        "git commit --allow-empty -m x"),
     "a module in a folder": (
         hook('PYTHONPATH=tools python3 -c "import own"'),
         "echo 'import os; os.system(\"touch ~/planted\")' >tools/own.py",

@@ -34,11 +34,14 @@ _VARIABLE = re.compile(
     re.MULTILINE,
 )
 # In a line that runs all files of a folder, whether or not they can be executed.
-_RUNS_ALL = re.compile(r"\b(?:find|xargs|for|while|run-parts|parallel|PATH)\b")
+_RUNS_ALL = re.compile(
+    r"\b(?:find|xargs|for|while|run-parts|parallel|PATH|source_dir(?:_local)?|plugin_directory)\b"
+)
 # The value of a variable or an option.
 _ASSIGNED = re.compile(r"=[\"']?([\w./-]+)")
 _MODULE = re.compile(
-    r"(?:-m|\bimport|\bfrom)\s*([\w.]+)(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
+    r"(?:-m|\bimport|\bfrom)\s*([\w.]+(?:(?:\s+as\s+\w+)?\s*,\s*[\w.]+)*)"
+    r"(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
 )
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 # Paths of the system's own programs and files, not of the project's.
@@ -179,11 +182,12 @@ class _Search:
 def _modules_in(text: str, folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of the modules of Python's that a text runs or imports."""
     for found in _MODULE.finditer(text):
-        module = found[1].replace(".", "/")
-        inner = (f"{module}/{name}" for name in re.findall(r"\w+", found[2] or ""))
-        for place in script_places(module, *folders):
-            yield from (f"{place}/__init__.py", f"{place}/__main__.py")
-        for name in (module, *inner):
+        modules = re.findall(r"[\w./]+", found[1].replace(".", "/"))
+        inner = [f"{modules[0]}/{name}" for name in re.findall(r"\w+", found[2] or "")]
+        for module in modules:
+            for place in script_places(module, *folders):
+                yield from (f"{place}/__init__.py", f"{place}/__main__.py")
+        for name in (*modules, *inner):
             yield from (f"{place}.py" for place in script_places(name, *folders))
 
 
