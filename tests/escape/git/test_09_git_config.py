@@ -531,11 +531,19 @@ MANAGERS = {
     "a script after a variable": ("", "ROOT=$PWD; $ROOT/tools/check", "tools/check"),
     "a script after cd": ("", "(cd tools && ./check)", "tools/check"),
     "a script after several cd": ("", "cd tools\ncd deep\nsh check.sh", "tools/deep/check.sh"),
+    "a script in a folder in one of the same name": (
+        "",
+        'T=tools; cd "$T/$T" && sh check.sh',
+        "tools/tools/check.sh",
+    ),
     "a script in the home folder": ("", '. "$HOME/project/HERE/tools/mine"', "tools/mine"),
     "a script in a loop": ("", 'for f in a b\ndo\n  sh "ci/$f.sh"\ndone', "ci/a.sh"),
     "a script by a pattern": ("", "for s in tools/ch*; do $s; done", "tools/check"),
     "a script of a program": ("", "command -v awk && awk -f checks /dev/null", "checks"),
     "a module": ("", "python3 -m pkg.check", "pkg/check/__main__.py"),
+    "a module after a comment": ("", "# All is taken from git,\nimport own", "own.py"),
+    "a module after another": ("", "import os as o, \\\n  own", "own.py"),
+    "a module after another of a package": ("", "from pkg import a as b, own", "pkg/own.py"),
 }
 
 

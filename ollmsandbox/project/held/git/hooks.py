@@ -33,15 +33,16 @@ _VARIABLE = re.compile(
     r"[\"']?(?=[\s;|&)]|$)",
     re.MULTILINE,
 )
+# The value of a variable, an option, or a setting that names a folder.
+_FOLDER_SETTINGS = r"source_dir(?:_local)?|plugin_directory"
+_ASSIGNED = re.compile(rf"(?:=|\b(?:{_FOLDER_SETTINGS}):\s{{0,9}})[\"']?([\w./-]+)")
 # In a line that runs all files of a folder, whether or not they can be executed.
-_RUNS_ALL = re.compile(
-    r"\b(?:find|xargs|for|while|run-parts|parallel|PATH|source_dir(?:_local)?|plugin_directory)\b"
-)
-# The value of a variable or an option.
-_ASSIGNED = re.compile(r"=[\"']?([\w./-]+)")
+_RUNS_ALL = re.compile(rf"\b(?:find|xargs|for|while|run-parts|parallel|PATH|{_FOLDER_SETTINGS})\b")
+_AS = r"(?:\s+as\s+\w+)?"
+_NEXT = r"\s*,[\s\\]*(?!(?:import|from)\b)"
 _MODULE = re.compile(
-    r"(?:-m|\bimport|\bfrom)\s*([\w.]+(?:(?:\s+as\s+\w+)?\s*,\s*[\w.]+)*)"
-    r"(?:\s+import\s+\(?\s*(\w+(?:\s*,\s*\w+)*))?"
+    rf"(?:-m|\bimport|\bfrom)\s*([\w.]+{_AS}(?:{_NEXT}[\w.]+{_AS})*)"
+    rf"(?:\s+import(?:\s*\(\s*|\s+)(\w+{_AS}(?:{_NEXT}\w+{_AS})*))?"
 )
 _SETTINGS = re.compile(r"(?!.*lock)(?!package\.json).*\.(?:ya?ml|toml|jsonc?|pkl)")
 # Paths of the system's own programs and files, not of the project's.
@@ -76,7 +77,7 @@ MANAGERS = re.compile(
 # that are followed, and to the folders and words of a text that are combined. Beyond so many names
 # to compare with patterns, or places to look at, all programs of the worktree count as run.
 _MOST_SCRIPTS, _MOST_FOLDERS, _MOST_WORDS, _MOST_NAMES, _MOST_PLACES = 500, 50, 500, 20_000, 200_000
-# Of a text with more places, most would be files that nobody will ever have.
+# Beyond so many places, only files that exist are looked for.
 _MANY_PLACES = 2_000
 # Characters of all scripts of a package.json.
 _LONGEST = 1 << 16
@@ -96,32 +97,40 @@ def named_in(text: str, worktree: str, folder: str) -> Named:
     home = os.path.expanduser("~")
     text = re.sub(r"(?:~|\$HOME|\$\{HOME\})(?=/)", lambda _found: home, text)
     search = _Search(text.replace(f"{worktree}/", "./"), worktree, folder)
-    search.find_folders()
-    search.find_files()
-    return search.named
+    named = search.find()
+    return named._replace(files={file for file in named.files if not os.path.isdir(file)})
 
 
 class _Search:
     """Looks for what a text names, in all folders that it may mean."""
 
     def __init__(self, text: str, worktree: str, folder: str) -> None:
-        self.named = Named(set(), set(), set())
+        self._named = Named(set(), set(), set())
         self._text = text
         self._ends = set(_ends_in(text))
-        self._is_long = False
         self._worktree = worktree
         self._own = (worktree, folder)
         # A script may change to the folders above its own.
         above = (place for place in folders_above(folder) if place.startswith(f"{worktree}/"))
         self._folders = dict.fromkeys((*self._own, *above))
 
-    def find_folders(self) -> None:
-        """Find the folders that the text names: a script may change to them, or run their files."""
+    def find(self) -> Named:
+        missing = self._find_folders()
+        # In a longer text, most of the places are files that nobody has.
+        is_long = len(self._ends) * len(self._folders) > _MANY_PLACES
+        if len(self._ends) * len(missing) < _MANY_PLACES:
+            self._folders |= missing
+        self._find_files(is_long=is_long)
+        return self._named
+
+    def _find_folders(self) -> dict[str, None]:
+        """Find the folders that the text names: a script may change to them, or run their files.
+        Return those that the command may make."""
         missing: dict[str, None] = {}
         runs_any_script = _VARIABLE.search(self._text)
         for line in self._text.splitlines():
             runs_all = runs_any_script or _RUNS_ALL.search(line)
-            found = self.named.folders if runs_all else self.named.programs
+            found = self._named.folders if runs_all else self._named.programs
             paths = {end for word in words_in(line) if "/" in word for end in _ends(word)}
             paths.update(_ASSIGNED.findall(line))
             for end in _ends_in(line):
@@ -131,64 +140,61 @@ class _Search:
                         self._folders[place] = None
                         found.add(place)
                     elif around in self._own and end in paths and not os.path.lexists(place):
-                        # The command may make it.
                         missing[place] = None
                         if runs_all:
                             found.add(place)
-        self._is_long = len(self._ends) * len(self._folders) > _MANY_PLACES
-        if len(self._ends) * len(missing) < _MANY_PLACES:
-            self._folders |= missing
+        return missing
 
     def _places(self, stem: str) -> Iterator[tuple[str, str]]:
         """Yield where a folder of this name may be: around it, and the folder."""
-        # One `cd` may come after another.
-        is_short = len(self._folders) < _MOST_FOLDERS and len(self._ends) < _MOST_WORDS
-        for around in (tuple(self._folders) if is_short else self._own) if stem else ():
-            place = os.path.normpath(f"{around}/{stem}")
-            if place.startswith(f"{self._worktree}/"):
-                yield around, place
+        # One `cd` may come after another, also into the folder that was found just now.
+        for is_own in (True, False):
+            is_short = len(self._folders) < _MOST_FOLDERS and len(self._ends) < _MOST_WORDS
+            every = tuple(self._folders) if is_short else ()
+            for around in (self._own if is_own else every) if stem else ():
+                place = os.path.normpath(f"{around}/{stem}")
+                if place.startswith(f"{self._worktree}/"):
+                    yield around, place
 
-    def find_files(self) -> None:
+    def _find_files(self, *, is_long: bool) -> None:
         """Find the files that the text names, in the folders that were found."""
         left = _MOST_NAMES
         if len(self._ends) * len(self._folders) > _MOST_PLACES:
-            self.named.programs.add(self._worktree)
+            self._named.programs.add(self._worktree)
             self._folders = dict.fromkeys(self._own)
         for end in self._ends:
             near = set(script_places(end, *self._own))
             is_script = "/" in end or end.endswith(_SCRIPTS)
             for place in script_places(end, *self._folders):
                 # It may be missing as yet: many hooks run a file only if there is one.
-                is_near = not self._is_long or place in near
+                is_near = not is_long or place in near
                 if (is_script and (is_near or os.path.lexists(place))) or os.path.isfile(place):
-                    self._add_file(place)
+                    self._named.files.add(place)
                 if glob.has_magic(end) and left > 0:
                     matches, left = _matches(place, left)
-                    self.named.files.update(filter(_is_program, matches))
+                    self._named.files.update(filter(_is_program, matches))
         if left <= 0:
-            self.named.programs.add(self._worktree)
+            self._named.programs.add(self._worktree)
         for found in _AFTER_PROGRAM.finditer(self._text):
             for end in _ends(found[1]):
-                for place in script_places(end, *self._folders):
-                    self._add_file(place)
-        for place in _modules_in(self._text, self._folders):
-            self._add_file(place)
-
-    def _add_file(self, place: str) -> None:
-        if not os.path.isdir(place):
-            self.named.files.add(place)
+                self._named.files.update(script_places(end, *self._folders))
+        self._named.files.update(_modules_in(self._text, self._folders))
 
 
 def _modules_in(text: str, folders: Iterable[str]) -> Iterator[str]:
     """Yield the files of the modules of Python's that a text runs or imports."""
+    modules: set[str] = set()
+    names: set[str] = set()
     for found in _MODULE.finditer(text):
-        modules = re.findall(r"[\w./]+", found[1].replace(".", "/"))
-        inner = [f"{modules[0]}/{name}" for name in re.findall(r"\w+", found[2] or "")]
-        for module in modules:
-            for place in script_places(module, *folders):
-                yield from (f"{place}/__init__.py", f"{place}/__main__.py")
-        for name in (*modules, *inner):
-            yield from (f"{place}.py" for place in script_places(name, *folders))
+        first, second = (re.sub(r"\s+as\s+\w+", "", part) for part in found.groups(default=""))
+        imported = re.findall(r"[\w./]+", first.replace(".", "/"))
+        modules.update(imported)
+        names.update(f"{imported[0]}/{name}" for name in re.findall(r"\w+", second))
+    for module in modules:
+        for place in script_places(module, *folders):
+            yield from (f"{place}/__init__.py", f"{place}/__main__.py")
+    for name in modules | names:
+        yield from (f"{place}.py" for place in script_places(name, *folders))
 
 
 def words_in(text: str) -> list[str]:
