@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from . import N_
 from .errors import OllmSandboxError
-from .record import Record
 
 # The specification gives these names: "ollmchat" for the folders, and in the cache "edited" for the
 # daily backups.
@@ -23,15 +22,23 @@ _NAME = "ollmchat"
 _Value = TypeVar("_Value")
 
 
-class Paths(Record):
+class Paths:
     """The user's home folder and the program's folders. Asking for a path creates nothing, except
     `runtime`."""
 
-    home: Path
-    data: Path
-    cache: Path
-    config: Path
-    runtime_candidates: tuple[Path, ...]
+    def __init__(
+        self,
+        home: Path,
+        data: Path,
+        cache: Path,
+        config: Path,
+        runtime_candidates: tuple[Path, ...],
+    ) -> None:
+        self.home = home
+        self.data = data
+        self.cache = cache
+        self.config = config
+        self.runtime_candidates = runtime_candidates
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Paths:

@@ -6,28 +6,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self, dataclass_transform
 
+_MISSING = object()
+
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """An object with the values that its class names, which do not change.
+    """An object with the values that its class names. It can be compared, hashed, unpacked and
+    `_replace`d like a NamedTuple, but it is not one.
 
-    It is used as a NamedTuple, but is no tuple. To make the class takes 0.02 ms; a NamedTuple takes
-    0.15 ms and a dataclass 1 ms. Whether the types fit, only mypy checks.
+    To make the class takes 0.02 ms; a NamedTuple takes 0.15 ms and a dataclass 1 ms. That the
+    types fit and that nothing is assigned later is checked by mypy alone, and not in `_replace`.
     """
 
-    # By name, with the defaults.
+    # The defaults of the values, by name and in order.
     _fields: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        cls._fields = cls._fields | {name: getattr(cls, name, None) for name in cls.__annotations__}
+        own = {name: getattr(cls, name, _MISSING) for name in cls.__annotations__}
+        cls._fields = cls._fields | own
 
     def __init__(self, *values: object, **named: object) -> None:
-        if len(values) > len(self._fields):  # as stored by another version
-            raise TypeError(f"{type(self).__name__} takes {len(self._fields)} values")
         own = vars(self)
         own.update(self._fields)
         own.update(zip(self._fields, values, strict=False))
         own.update(named)
+        # As stored by another version, say.
+        if max(len(own), len(values)) > len(self._fields) or _MISSING in own.values():
+            raise TypeError(f"{type(self).__name__} has these values: {', '.join(self._fields)}")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(vars(self).values())

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import N_
@@ -141,7 +140,7 @@ def _make_order(
     runtime = paths.runtime
     for mount in plan.mounts:
         if isinstance(mount, mounts.ResolverFile):
-            _write_once(mount, runtime)
+            _write_once(mount)
         if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
@@ -185,10 +184,13 @@ def _make_order(
     return order, arguments
 
 
-def _write_once(file: mounts.ResolverFile, runtime: Path) -> None:
-    if not file.source.exists():
-        with FileLock(runtime / "layers.lock"):
-            if not file.source.exists():
+def _write_once(file: mounts.ResolverFile) -> None:
+    """Write the file, unless it is there: it must not be replaced while another command's bwrap
+    binds it."""
+    if not file.is_written():
+        # Another program may come here, too.
+        with FileLock(file.runtime / "layers.lock"):
+            if not file.is_written():
                 write_atomically(file.source, file.text)
 
 

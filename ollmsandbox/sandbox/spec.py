@@ -26,7 +26,6 @@ class AgentOptions(Record):
     model: str | None = None
 
 
-# To create a dataclass takes 1 ms, and every command waits for this.
 class RunSpec(Record):
     """The description of a run. The executed command may be longer than the one in the history."""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -183,10 +184,16 @@ class ResolverFile(Record):
 
     @property
     def source(self) -> Path:
-        """Return the file to write. Its name tells its text, so that it never has to be replaced:
-        bwrap fails if that happens while it binds the file for another command."""
+        """Return the file to write. Its name tells its text, so that commands with other texts have
+        other files."""
         key = hashlib.sha256(self.text.encode()).hexdigest()[:24]
         return self.runtime / "files" / key
+
+    def is_written(self) -> bool:
+        """Return whether the file is there and whole: a power cut may have emptied it."""
+        with contextlib.suppress(OSError, UnicodeError):
+            return self.source.read_text(encoding="utf-8") == self.text
+        return False
 
     def args(self) -> Sequence[str]:
         return ("--ro-bind", str(self.source), self.shown)
@@ -276,8 +283,6 @@ class SeparatePlayground(OverlaidFolder):
     Two runs cannot meet there: sockets, named pipes and locks belong to an inode, and each overlay
     has its own.
     """
-
-    __slots__ = ()
 
     def describe(self) -> str:
         return WritableFolder(self.folder, self.lowers[0], self.what).describe()
