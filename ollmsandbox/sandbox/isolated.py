@@ -49,7 +49,8 @@ def run_isolated(
     own = (sys.base_prefix, sys.prefix) if argv[0] == sys.executable else ()
     for path in (*own, *filter(os.path.isabs, argv)):
         # What is bound already may be a link, and a bind over that fails.
-        read += [] if is_inside(path, *read) else [path]
+        if not is_inside(path, *read):
+            read.append(path)
     options = [word for path in read for word in ("--ro-bind-try", path, path)]
     options += [*DevicesAndProcesses(is_root=os.getuid() == 0).args(), "--remount-ro", "/"]
     with contextlib.ExitStack() as closing:

@@ -33,11 +33,13 @@ _VARIABLE = re.compile(
     r"[\"']?(?=[\s;|&)]|$)",
     re.MULTILINE,
 )
-# The value of a variable, an option, or a setting that names a folder.
+# Settings of lefthook and overcommit that name a folder of scripts.
 _FOLDER_SETTINGS = r"source_dir(?:_local)?|plugin_directory"
+# The value of a variable, of an option, or of such a setting.
 _ASSIGNED = re.compile(rf"(?:=|\b(?:{_FOLDER_SETTINGS}):\s{{0,9}})[\"']?([\w./-]+)")
 # In a line that runs all files of a folder, whether or not they can be executed.
 _RUNS_ALL = re.compile(rf"\b(?:find|xargs|for|while|run-parts|parallel|PATH|{_FOLDER_SETTINGS})\b")
+# Modules of Python's: what follows `-m`, `import` or `from`, and what is imported from that.
 _AS = r"(?:\s+as\s+\w+)?"
 _NEXT = r"\s*,[\s\\]*(?!(?:import|from)\b)"
 _MODULE = re.compile(
