@@ -158,3 +158,13 @@ def test_the_systems_configuration_includes_nothing_inside(tmp_path: Path) -> No
     assert isinstance(config, ResolverFile)
     expected = f"Include {SSH_FOLDER}/config\n# Include this, \ufffd\nHost *\n  SendEnv LANG\n"
     assert config.text == expected
+
+
+def test_a_resolver_file_without_its_text_counts_as_missing(tmp_path: Path) -> None:
+    file = ResolverFile(tmp_path, "nameserver 198.18.0.1\n", "/etc/resolv.conf")
+    assert not file.is_written()
+    file.source.parent.mkdir()
+    file.source.write_text("")
+    assert not file.is_written()
+    file.source.write_text(file.text)
+    assert file.is_written()
