@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program's side of the starter, the process that starts sandboxes (server.py).
 
-Imports little: the command line starts that process before it loads asyncio, and finds it ready
-after that.
+Imports little: the command line starts that process before it loads the rest of the program, and
+finds it ready after that.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import contextlib
 import fcntl
 import marshal
 import os
+import signal
 import socket
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ... import N_
@@ -104,7 +104,7 @@ class Starter:
         # A thread may probe the machine while another starts a command: each gets its own answer.
         self._asking = allocate_lock()
         ours.settimeout(_TIMEOUT)
-        self.pid, self._wait = _launch_server(theirs)
+        self.pid = _launch_server(theirs)
 
     def start(self, order: StartOrder | SocketOrder, descriptors: Sequence[int]) -> StartedProcess:
         """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
@@ -116,7 +116,7 @@ class Starter:
             with self._asking:
                 try:
                     self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-                except (BrokenPipeError, ConnectionResetError) as error:
+                except OSError as error:
                     raise self._lost(_NotSentError) from error
                 text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
         except OSError as error:
@@ -130,17 +130,20 @@ class Starter:
         return StartedProcess(int(text), pidfd[0])
 
     def close(self) -> None:
+        """End the process, and all sandboxes with it."""
         self._socket.close()
-        self._wait()
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            # It may hang.
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
     def _lost(self, kind: type[SandboxError] = SandboxError) -> SandboxError:
-        shared_starter.cache_clear()
+        _shared.forget(self)
         return kind(N_("The process that starts sandboxes has ended."), N_("Try again."))
 
 
-def _launch_server(connection: socket.socket) -> tuple[int, Callable[[], object]]:
-    """Start server.py with this socket, and without our environment; return its process id, and a
-    function that waits for its end.
+def _launch_server(connection: socket.socket) -> int:
+    """Start server.py with this socket, and without our environment; return its process id.
 
     Its 0, 1 and 2 are /dev/null: a reader of our output must not have to wait for its end. It
     closes whatever else it inherits.
@@ -151,57 +154,53 @@ def _launch_server(connection: socket.socket) -> tuple[int, Callable[[], object]
     # The same number in the process: it is in use here, so nothing that is opened for the launch
     # can have it.
     argv = [sys.executable, "-I", "-S", "-c", _MAIN, _STARTER, str(number)]
-    if "gi.events" in sys.modules:
-        return _launch_with_gio(argv, number)
-    # Without GLib, whose import takes longer than all the rest of a command.
     actions: list[tuple[int | str, ...]] = [
         # Of a descriptor to itself, this lets it through.
         (os.POSIX_SPAWN_DUP2, number, number),
         *((os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in range(3)),
     ]
     try:
-        pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
+        # It does not fork, which takes long in a program with a window.
+        return os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
     finally:
         os.close(number)
-
-    def wait() -> None:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
-
-    return pid, wait
-
-
-def _launch_with_gio(argv: list[str], number: int) -> tuple[int, Callable[[], object]]:
-    """Launch a process with a descriptor, which becomes GLib's to close."""
-    from gi.repository import Gio, GLib
-
-    kinds = Gio.SubprocessFlags
-    # INHERIT_FDS: GLib uses posix_spawn then. Otherwise it forks, which takes ten times as long in
-    # a program with a window.
-    launcher = Gio.SubprocessLauncher.new(
-        kinds.INHERIT_FDS | kinds.STDOUT_SILENCE | kinds.STDERR_SILENCE
-    )
-    launcher.set_environ([])
-    # GLib also closes in the child what it opened for stdout. If that had the number that this one
-    # gets there, this one would be closed.
-    launcher.take_fd(number, number)
-    try:
-        process = launcher.spawnv(argv)
-    except GLib.Error as error:
-        raise OSError(error.message) from error
-    finally:
-        launcher.close()
-    return int(process.get_identifier() or 0), process.wait
 
 
 class _NotSentError(SandboxError):
     """The starter had ended before it got the order, so nothing of it was done."""
 
 
-@cache
+class _SharedStarter:
+    """The program's starter, which takes longer to start than a sandbox does. Several threads may
+    ask for it, and notice its end."""
+
+    def __init__(self) -> None:
+        self._changing = allocate_lock()
+        self._starter: Starter | None = None
+
+    def get(self) -> Starter:
+        with self._changing:
+            if self._starter is None:
+                self._starter = Starter()
+            return self._starter
+
+    def forget(self, lost: Starter) -> None:
+        """Have another one started when it is needed next."""
+        with self._changing:
+            # Another thread may have replaced it.
+            if self._starter is lost:
+                self._starter = None
+                lost.close()
+
+
+_shared = _SharedStarter()
+# A fork of this process must not use the same socket.
+os.register_at_fork(after_in_child=lambda: _shared.__init__())  # type: ignore[misc]
+
+
 def shared_starter() -> Starter:
-    """Return the program's starter, which takes longer to start than a sandbox does."""
-    return Starter()
+    """Return the program's starter."""
+    return _shared.get()
 
 
 def start_process(order: StartOrder | SocketOrder, descriptors: Sequence[int]) -> StartedProcess:
@@ -210,10 +209,6 @@ def start_process(order: StartOrder | SocketOrder, descriptors: Sequence[int]) -
         return shared_starter().start(order, descriptors)
     except _NotSentError:
         return shared_starter().start(order, descriptors)
-
-
-# A fork of this process must not use the same socket.
-os.register_at_fork(after_in_child=shared_starter.cache_clear)
 
 
 def memory_file(name: str, content: bytes) -> int:
