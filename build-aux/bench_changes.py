@@ -48,9 +48,9 @@ class Person:
 class Timed(Recorder):
     took = Took(0, 0)
 
-    async def settle(self, overlay: Overlay) -> None:
+    def settle(self, overlay: Overlay) -> None:
         start = Took.now()
-        await super().settle(overlay)
+        super().settle(overlay)
         self.took = Took.now().since(start)
         states = {item.state.value for item in (self.report.changes if self.report else ())}
         assert states == {"applied"}, states

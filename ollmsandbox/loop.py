@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run asyncio on GLib's main loop, or without GLib where the command line has to start quickly;
-and start threads that never delay the end of the program."""
+"""Run asyncio on GLib's main loop, and start threads that never delay the end of the program."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -39,13 +39,6 @@ def run(main: Coroutine[object, object, T]) -> T:
         return runner.run(main)
 
 
-def run_bare(main: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end without GLib, for a command line that needs nothing of it."""
-    import asyncio
-
-    return asyncio.run(main)
-
-
 def run_application(application: Gio.Application, arguments: Sequence[str]) -> int:
     """Run a GApplication, whose signal handlers may create tasks."""
     import asyncio
@@ -73,6 +66,29 @@ def start_daemon(
 async def in_daemon(name: str, function: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Return what the function returns, as `asyncio.to_thread` does, but see `start_daemon`. A
     cancellation takes effect at once, while the function goes on."""
+    return await _future_of(name, partial(function, *given, **named), is_daemon=True)
+
+
+async def in_stoppable_thread(name: str, function: Callable[[], T], stop: Callable[[], bool]) -> T:
+    """Return what a function returns that runs in a thread of its own.
+
+    A cancellation calls `stop`. If that returns True, the cancellation takes effect when the
+    function has returned, or when there is another one. The program waits for the function at its
+    end.
+    """
+    import asyncio
+
+    working = _future_of(name, function, is_daemon=False)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        if stop():
+            await asyncio.wait({working})
+        raise
+
+
+def _future_of(name: str, function: Callable[[], T], *, is_daemon: bool) -> asyncio.Future[T]:
+    """Start a function in a thread, and return its future result."""
     import asyncio
     from concurrent.futures import Future, InvalidStateError
 
@@ -82,14 +98,40 @@ async def in_daemon(name: str, function: Callable[P, T], *given: P.args, **named
         # It is already cancelled if nobody waits for the result.
         with contextlib.suppress(InvalidStateError):
             try:
-                result = function(*given, **named)
+                result = function()
             except BaseException as error:  # noqa: BLE001  passed on to the caller
                 ended.set_exception(error)
             else:
                 ended.set_result(result)
 
-    start_daemon(name, work)
-    return await asyncio.wrap_future(ended)
+    threading.Thread(target=work, name=name, daemon=is_daemon).start()
+    return asyncio.wrap_future(ended)
+
+
+def on_this_loop(function: Callable[P, Coroutine[object, object, T]]) -> Callable[P, T]:
+    """Return a function for other threads, which runs a coroutine on this thread's loop and waits
+    for what it returns."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        return asyncio.run_coroutine_threadsafe(function(*given, **named), loop).result()
+
+    return call
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until there is data or the end of it; for a pidfd, until the process is dead."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 def end(loop: asyncio.AbstractEventLoop) -> None:

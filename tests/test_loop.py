@@ -22,12 +22,8 @@ from ollmsandbox import loop
 
 pytestmark = pytest.mark.ordinary
 
-Run = Callable[[Coroutine[object, object, Any]], Any]
-both = pytest.mark.parametrize("run", [loop.run, loop.run_bare], ids=["GLib", "bare"])
 
-
-@both
-def test_values_and_exceptions_come_back(run: Run) -> None:
+def test_values_and_exceptions_come_back() -> None:
     async def main(is_failing: bool) -> tuple[int, int, int]:
         await asyncio.sleep(0.01)
         if is_failing:
@@ -40,15 +36,14 @@ def test_values_and_exceptions_come_back(run: Run) -> None:
         return ident, total, await loop.in_daemon("adds", sum, [3, 4])
 
     for _ in range(2):
-        ident, *sums = run(main(is_failing=False))
+        ident, *sums = loop.run(main(is_failing=False))
         assert ident != threading.get_ident()
         assert sums == [3, 7]
     with pytest.raises(KeyError, match="mine"):
-        run(main(is_failing=True))
+        loop.run(main(is_failing=True))
 
 
-@both
-def test_a_daemon_that_hangs_delays_nobody(run: Run) -> None:
+def test_a_daemon_that_hangs_delays_nobody() -> None:
     hangs, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -62,7 +57,7 @@ def test_a_daemon_that_hangs_delays_nobody(run: Run) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    run(main())
+    loop.run(main())
     [thread] = [one for one in threading.enumerate() if one.name == "hangs"]
     assert thread.daemon
     go_on.set()
@@ -70,8 +65,7 @@ def test_a_daemon_that_hangs_delays_nobody(run: Run) -> None:
     assert not thread.is_alive()
 
 
-@both
-def test_a_task_that_is_left_is_cancelled_at_the_end(run: Run) -> None:
+def test_a_task_that_is_left_is_cancelled_at_the_end() -> None:
     seen: list[str] = []
 
     async def forever() -> None:
@@ -86,22 +80,20 @@ def test_a_task_that_is_left_is_cancelled_at_the_end(run: Run) -> None:
         await asyncio.sleep(0.01)
         assert not task.done()
 
-    run(main())
+    loop.run(main())
     assert seen == ["cancelled"]
 
 
-@both
-def test_a_time_out_is_one(run: Run) -> None:
+def test_a_time_out_is_one() -> None:
     async def main() -> None:
         async with asyncio.timeout(0.05):
             await asyncio.sleep(1000)
 
     with pytest.raises(TimeoutError):
-        run(main())
+        loop.run(main())
 
 
-@both
-def test_a_descriptor_can_be_awaited(run: Run) -> None:
+def test_a_descriptor_can_be_awaited() -> None:
     reader, writer = os.pipe()
 
     async def main() -> bytes:
@@ -113,7 +105,7 @@ def test_a_descriptor_can_be_awaited(run: Run) -> None:
         return os.read(reader, 1)
 
     try:
-        assert run(main()) == b"x"
+        assert loop.run(main()) == b"x"
     finally:
         os.close(reader)
         os.close(writer)
@@ -198,21 +190,6 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_bare_loop_does_not_load_glib_which_works_afterwards() -> None:
-    done = python(
-        "from ollmsandbox import loop\n"
-        "async def main():\n"
-        "    import asyncio\n"
-        "    await asyncio.sleep(0)\n"
-        "    return sorted({'gi', 'asyncio'} & set(sys.modules))\n"
-        "print(loop.run_bare(main()))\n"
-        "import gi\n"
-        "print(loop.run(main()))\n"
-    )
-    assert done.stderr == ""
-    assert done.stdout == "['asyncio']\n['asyncio', 'gi']\n"
-
-
 def test_idle_costs_nothing() -> None:
     async def main() -> float:
         before = time.process_time()
@@ -223,18 +200,67 @@ def test_idle_costs_nothing() -> None:
     assert loop.run(main()) < 0.5
 
 
-@pytest.mark.parametrize("name", ["run", "run_bare"])
-def test_leaving_the_program_leaves_it_with_that_status(name: str) -> None:
+def test_leaving_the_program_leaves_it_with_that_status() -> None:
     done = python(
         "import asyncio\n"
         "from ollmsandbox import loop\n"
         "async def main():\n"
         "    await asyncio.sleep(0)\n"
         "    raise SystemExit(7)\n"
-        f"loop.{name}(main())\n"
+        "loop.run(main())\n"
         "print('still here')\n"
     )
     assert (done.returncode, done.stdout) == (7, "")
+
+
+@pytest.mark.parametrize(("can_stop", "times"), [(True, 1), (True, 2), (False, 1)])
+def test_a_cancelled_thread_is_stopped_and_waited_for_once(can_stop: bool, times: int) -> None:
+    stopped, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        stopped.wait(PATIENCE)
+        go_on.wait(PATIENCE)
+        ended.set()
+
+    def stop() -> bool:
+        stopped.set()
+        return can_stop
+
+    async def main() -> None:
+        task = asyncio.ensure_future(loop.in_stoppable_thread("works", work, stop))
+        for _ in range(times):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        await asyncio.sleep(0.01)
+        is_waiting = can_stop and times == 1
+        assert task.done() is not is_waiting
+        if is_waiting:
+            go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set() is is_waiting
+
+    loop.run(main())
+    go_on.set()
+    assert ended.wait(PATIENCE)
+
+
+def test_a_thread_waits_for_what_the_loop_returns_or_raises() -> None:
+    ids = []
+
+    async def main() -> None:
+        @loop.on_this_loop
+        async def divide(one: int, other: int) -> float:
+            await asyncio.sleep(0)
+            ids.append(threading.get_ident())
+            return one / other
+
+        assert await asyncio.to_thread(divide, 3, 2) == 1.5
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(divide, 1, 0)
+
+    loop.run(main())
+    assert ids == [threading.get_ident()] * 2
 
 
 def test_tasks_that_are_started_at_the_end_are_cancelled_too() -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .. import loop
 from ..engine.agents import MODEL_HOST, TOOLS_HOST, agent_command
 from ..engine.run import load_profile
 from ..errors import SandboxError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _MOST_SERVERS = 4
 
 
-async def prepare_front(
+def prepare_front(
     given: argparse.Namespace, spec: RunSpec, paths: Paths, command: str | Sequence[str]
 ) -> tuple[RunSpec, dict[str, Service]]:
     """Return the spec with the hosts that the agent of the profile may reach, and the names that
@@ -39,7 +40,7 @@ async def prepare_front(
     if given.tools:
         services[TOOLS_HOST] = _ToolsService(spec.project, given.apply)
     if given.connection is not None:
-        model, services[MODEL_HOST] = await _open_connection(given.connection, paths)
+        model, services[MODEL_HOST] = _open_connection(given.connection, paths)
         options = options._replace(model=model)
     spec = spec._replace(agent=options)
     if agent is None or given.hosts or given.network == "all" or given.connection is not None:
@@ -73,7 +74,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-async def _open_connection(name: str, paths: Paths) -> tuple[str, Service]:
+def _open_connection(name: str, paths: Paths) -> tuple[str, Service]:
     """Return the model of a connection, and what serves it."""
     # Not at the top: it takes a while, and is rarely needed.
     from ..chat.providers.connections import ConnectionStore
@@ -90,7 +91,7 @@ async def _open_connection(name: str, paths: Paths) -> tuple[str, Service]:
             "Choose one: ollmsandbox connections default {name} MODEL",
             name=name,
         )
-    return connection.model, ModelForwarder(connection, await store.key_of(connection))
+    return connection.model, ModelForwarder(connection, loop.run(store.key_of(connection)))
 
 
 class _ToolsService:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+from collections import deque
+from collections.abc import Callable
 
 from ..sandbox.network.proxy import Proxy
-from ..sandbox.output import readable
 from ..text.ansi import escape_line
 from .terminal import TerminalLink
+from .waiter import Waiter
 
 _QUESTION = "ollmsandbox: The command tries to reach {host}, port {port}{how}. Allow it? [y/N] "
 _PRIVATE = (
@@ -22,32 +23,54 @@ _PRIVATE = (
 class HostAsker:
     """Asks one question after the other. Anything but a yes means no."""
 
-    def __init__(self, link: TerminalLink | None, keyboard: int) -> None:
+    def __init__(self, waiter: Waiter, link: TerminalLink | None, keyboard: int) -> None:
+        self._waiter = waiter
         self._link = link
         self._keyboard = keyboard
-        self._turn = asyncio.Lock()
+        # Questions with what receives the answer; the first one is being asked.
+        self._open: deque[tuple[str, Callable[[bool], None]]] = deque()
 
     @classmethod
-    def at_terminal(cls, link: TerminalLink | None) -> HostAsker | None:
+    def at_terminal(cls, waiter: Waiter, link: TerminalLink | None) -> HostAsker | None:
         """Return an asker if a user sits at a terminal. `link` connects it with the command's."""
         if link is None and not os.isatty(2):
             return None
         with contextlib.suppress(OSError):
-            return cls(link, os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+            keyboard = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+            return cls(waiter, link, keyboard)
         return None
 
-    async def __call__(self, host: str, port: int, address: str) -> bool:
+    def __call__(
+        self, host: str, port: int, address: str, answered: Callable[[bool], None]
+    ) -> Callable[[], None]:
         text = _PRIVATE if address else _QUESTION
         proxy = Proxy.find(host, port, os.environ)
         how = f", through your proxy {escape_line(str(proxy))}" if proxy is not None else ""
         shown = text.format(host=escape_line(host), port=port, how=how, address=address)
-        async with self._turn:
-            if self._link is None:
-                return await self._ask(shown)
-            async with self._link.given_back():
-                return await self._ask(shown)
+        self._waiter.call(lambda: self._add(shown, answered))
+        # The command has ended, and so do we.
+        return lambda: None
 
-    async def _ask(self, shown: str) -> bool:
+    def _add(self, shown: str, answered: Callable[[bool], None]) -> None:
+        self._open.append((shown, answered))
+        if len(self._open) == 1:
+            self._ask()
+
+    def _ask(self) -> None:
+        take_again = self._link.give_back() if self._link is not None else None
+        shown, answered = self._open[0]
+
+        def read() -> None:
+            answer = b""
+            with contextlib.suppress(OSError):  # the terminal was closed
+                answer = os.read(self._keyboard, 1 << 12).strip().lower()
+            self._waiter.remove_reader(self._keyboard)
+            if take_again is not None:
+                take_again()
+            answered(answer in (b"y", b"yes"))
+            self._open.popleft()
+            if self._open:
+                self._ask()
+
         os.write(self._keyboard, f"\r\n{shown}".encode())
-        await readable(self._keyboard)
-        return os.read(self._keyboard, 1 << 12).strip().lower() in (b"y", b"yes")
+        self._waiter.add_reader(self._keyboard, read)

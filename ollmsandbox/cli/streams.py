@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import io
 import os
-import queue
 import select
 import stat
 import sys
@@ -18,8 +17,6 @@ from typing import TextIO
 
 from ..errors import OllmSandboxError
 
-# Bytes to buffer for a slow reader before the command has to wait.
-_AHEAD = 4 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 # Of a terminal's settings; the module has no name for it.
 _IUTF8 = 0x4000
@@ -28,71 +25,29 @@ _SET_BY_PYTHON = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 class Writer:
-    """Writes to one of our streams in a thread, so that the main loop never waits for a reader."""
+    """Writes to one of our streams. A command whose output it is waits for a slow reader."""
 
     def __init__(self, descriptor: int) -> None:
-        # `run` starts a process before it loads this.
-        import asyncio
-
         self.descriptor = descriptor
-        self.ahead = _AHEAD
-        self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._waiting = 0
-        self._error: OSError | None = None
-        self._changed = asyncio.Event()
-        self._thread: threading.Thread | None = None
+        self._is_first = True
 
-    async def __call__(self, data: bytes) -> None:
-        self._start()
-        self._waiting += len(data)
-        self._queue.put(data)
-        await self._until(self.ahead)
-
-    async def flush(self) -> None:
-        await self._until(0)
-
-    async def _until(self, left: int) -> None:
-        while self._waiting > left and self._error is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if isinstance(self._error, BrokenPipeError):
-            raise self._error
-        if self._error is not None:
-            raise OllmSandboxError(f"Cannot write the output: {self._error.strerror}.")
-
-    def _start(self) -> None:
-        if self._thread is not None:
-            return
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, 1 << 20)
-        # Not from a pool, whose threads are joined at exit: this one may block forever.
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            data = self._queue.get()
-            error: OSError | None = None
-            try:
-                self._write(memoryview(data))
-            except OSError as caught:
-                error = caught
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._written, len(data), error)
-
-    def _write(self, view: memoryview) -> None:
+    def __call__(self, data: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, 1 << 20)
+        view = memoryview(data)
         while view:
             try:
                 view = view[os.write(self.descriptor, view) :]
             except BlockingIOError:
                 # Another program has made the shared stream non-blocking.
                 select.select([], [self.descriptor], [])
-
-    def _written(self, size: int, error: OSError | None) -> None:
-        self._waiting -= size
-        self._error = self._error or error
-        self._changed.set()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                text = f"Cannot write the output: {error.strerror}."
+                raise OllmSandboxError(text) from error
 
 
 @contextmanager

@@ -7,20 +7,19 @@ we hold: keys go from one to the other, and output comes back through a filter.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import termios
+import threading
 import tty
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 from ..sandbox.terminal import CommandTerminal
 from ..text.terminal import TerminalFilter
 from .streams import Writer, speaks_utf8
+from .waiter import Waiter
 
-# Bytes to buffer for the screen.
-_AHEAD = 1 << 16
 _KEYS = 4096
 # Seconds between two looks whether the shell has put us into the foreground.
 _PAUSE = 0.3
@@ -34,55 +33,57 @@ class ScreenWriter:
             raw=raw, dumb=_kind() == "dumb", utf8=speaks_utf8(writer.descriptor)
         )
         self._writer = writer
-        # Few: what the user sees must not be far behind what happens.
-        writer.ahead = _AHEAD
+        # The command's output comes from another thread than what `end` and `go_on` write.
+        self._writing = threading.Lock()
 
-    async def __call__(self, data: bytes) -> None:
-        if shown := self.filter.feed(data):
-            await self._writer(shown)
+    def __call__(self, data: bytes) -> None:
+        with self._writing:
+            if shown := self.filter.feed(data):
+                self._writer(shown)
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """Make sure that what is printed next can be seen."""
-        if reset := self.filter.reset():
-            await self._writer(reset)
-        await self._writer.flush()
+        with self._writing:
+            if reset := self.filter.reset():
+                self._writer(reset)
 
-    async def go_on(self) -> None:
+    def go_on(self) -> None:
         """Undo `end`."""
-        if modes := self.filter.modes():
-            await self._writer(modes)
+        with self._writing:
+            if modes := self.filter.modes():
+                self._writer(modes)
 
 
 class TerminalLink:
     """Connects the user's terminal with one for the command. The user's is in raw mode from
     `connect` to `disconnect`: Ctrl+C and other keys are for the command's."""
 
-    def __init__(self, screen: ScreenWriter | None) -> None:
+    def __init__(self, screen: ScreenWriter | None, waiter: Waiter) -> None:
         """`screen` shows the output, unless that does not go to a terminal."""
         self._screen = screen
         if screen is not None:
-            screen.filter.answer = self._answer
-        self._loop = asyncio.get_running_loop()
+            # The filter calls it in another thread.
+            screen.filter.answer = lambda text: waiter.call(lambda: self._answer(text))
+        self._waiter = waiter
         self._keyboard = _open_keyboard()
         self._settings: list[int | list[bytes | int]] | None = None
         self._is_connected = False
-        self._waiting: asyncio.TimerHandle | None = None
-        self._suspending: asyncio.Task[None] | None = None
+        self._is_waiting = self._is_suspending = self._is_given_back = False
         self.theirs = CommandTerminal(
             _kind(),
             like=self._keyboard,
             gives_input=os.isatty(0),
             takes_errors=os.isatty(2),
-            drained=self._listen,
+            drained=lambda: waiter.call(self._listen),
         )
         self._resize()
 
     def connect(self) -> None:
         self._is_connected = True
         self._take()
-        self._loop.add_signal_handler(signal.SIGWINCH, self._resize)
-        self._loop.add_signal_handler(signal.SIGCONT, self._continued)
-        self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        self._waiter.add_signal_handler(signal.SIGWINCH, self._resize)
+        self._waiter.add_signal_handler(signal.SIGCONT, self._continued)
+        self._waiter.add_signal_handler(signal.SIGTSTP, self._suspend)
 
     def close(self) -> None:
         self.disconnect()
@@ -95,18 +96,18 @@ class TerminalLink:
         if self._is_connected:
             self._is_connected = False
             for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
-                self._loop.remove_signal_handler(number)
+                self._waiter.remove_signal_handler(number)
             self.theirs.stop_sending()
             self._give_back()
 
     def _take(self) -> None:
         """Take the keys, or wait until we may: a job in the background must not."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-        if self._keyboard is None or not self._is_connected:
+        if self._keyboard is None or not self._is_connected or self._is_given_back:
             return
         if not _is_foreground(self._keyboard):
-            self._waiting = self._loop.call_later(_PAUSE, self._take)
+            if not self._is_waiting:
+                self._is_waiting = True
+                self._waiter.call_later(_PAUSE, self._try_again)
             return
         with contextlib.suppress(termios.error):  # it was closed
             if self._settings is None:
@@ -115,12 +116,14 @@ class TerminalLink:
             self._resize()
             self._listen()
 
+    def _try_again(self) -> None:
+        self._is_waiting = False
+        self._take()
+
     def _give_back(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
         if self._keyboard is None or self._settings is None:
             return
-        self._loop.remove_reader(self._keyboard)
+        self._waiter.remove_reader(self._keyboard)
         settings, self._settings = self._settings, None
         # The terminal may have been closed.
         with contextlib.suppress(termios.error):
@@ -131,7 +134,7 @@ class TerminalLink:
 
     def _listen(self) -> None:
         if self._keyboard is not None and self._settings is not None and not self.theirs.unsent:
-            self._loop.add_reader(self._keyboard, self._read_keys)
+            self._waiter.add_reader(self._keyboard, self._read_keys)
 
     def _read_keys(self) -> None:
         assert self._keyboard is not None
@@ -143,7 +146,7 @@ class TerminalLink:
             keys = b""
         if not keys:
             # The terminal was closed.
-            self._loop.remove_reader(self._keyboard)
+            self._waiter.remove_reader(self._keyboard)
             return
         before, key, after = keys.partition(self.theirs.suspend_key())
         self._send(before)
@@ -153,11 +156,11 @@ class TerminalLink:
 
     def _continued(self) -> None:
         """Go on after somebody else has stopped us."""
-        if self._suspending is not None or self._keyboard is None:
+        if self._is_suspending or self._keyboard is None:
             return
         if not _is_foreground(self._keyboard):
             # The shell has set up the terminal for itself.
-            self._loop.remove_reader(self._keyboard)
+            self._waiter.remove_reader(self._keyboard)
             self._settings = None
         self._take()
 
@@ -171,7 +174,7 @@ class TerminalLink:
             return
         self.theirs.send(keys)
         if self.theirs.unsent and self._keyboard is not None:
-            self._loop.remove_reader(self._keyboard)
+            self._waiter.remove_reader(self._keyboard)
 
     def _resize(self) -> None:
         size = (24, 80)
@@ -181,35 +184,36 @@ class TerminalLink:
                 break
         self.theirs.resize(size)
 
-    @contextlib.asynccontextmanager
-    async def given_back(self) -> AsyncIterator[None]:
-        """Give the user's terminal back for a while, in which the command stands still."""
-        with self.theirs.suspended():
-            if self._screen is not None:
-                await self._screen.end()
-            self._give_back()
-            try:
-                yield
-            finally:
-                self._take()
+    def give_back(self) -> Callable[[], None]:
+        """Give the user's terminal back for a while, in which the command stands still; return the
+        function that takes it again."""
+        continue_job = self.theirs.suspend()
+        if self._screen is not None:
+            self._screen.end()
+        self._give_back()
+        self._is_given_back = True
+
+        def take() -> None:
+            self._is_given_back = False
+            self._take()
             if self._screen is not None and self._is_connected:
-                await self._screen.go_on()
+                self._screen.go_on()
+            continue_job()
+
+        return take
 
     def _suspend(self) -> None:
-        if self._suspending is None:
-            self._suspending = self._loop.create_task(self._stop_and_go_on())
-
-    async def _stop_and_go_on(self) -> None:
         """Stop the command and ourselves; go on when the shell continues us."""
-        try:
-            async with self.given_back():
-                self._loop.remove_signal_handler(signal.SIGTSTP)
-                # As the terminal would have done it: with all that is in the user's pipeline.
-                os.killpg(0, signal.SIGTSTP)
-                if self._is_connected:
-                    self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
-        finally:
-            self._suspending = None
+        if self._is_suspending or self._is_given_back:
+            return
+        self._is_suspending = True
+        take = self.give_back()
+        self._waiter.remove_signal_handler(signal.SIGTSTP)
+        # As the terminal would have done it: with all that is in the user's pipeline.
+        os.killpg(0, signal.SIGTSTP)
+        self._waiter.add_signal_handler(signal.SIGTSTP, self._suspend)
+        take()
+        self._is_suspending = False
 
 
 def _kind() -> str:

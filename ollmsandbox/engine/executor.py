@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 
@@ -26,7 +26,9 @@ from ..sandbox.spec import RunSpec
 from ..sandbox.unsandboxed.runner import Confinement, UnsandboxedRunner
 from .run import PreparedRun, load_profile, prepare_run
 
+# Both are called on the loop.
 Live = Callable[[FileEvent], None]
+AskUser = Callable[[str, int, str], Awaitable[bool]]
 Run = PreparedRun | UnsandboxedRunner
 
 
@@ -43,10 +45,10 @@ class Executor:
 
     @asynccontextmanager
     async def prepare(
-        self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
+        self, spec: RunSpec, live: Live | None = None, ask_user: AskUser | None = None
     ) -> AsyncIterator[Run]:
         """Put a run together, without starting the command. `live` hears of changes while it runs,
-        if they are recorded; `ask_host` asks about hosts, if the network is by host."""
+        if they are recorded; `ask_user` asks about hosts, if the network is by host."""
         with closing(await self._prepare(spec)) as run:
             yield run
 
@@ -80,12 +82,14 @@ class SandboxExecutor(Executor):
 
     @asynccontextmanager
     async def prepare(
-        self, spec: RunSpec, live: Live | None = None, ask_host: AskHost | None = None
+        self, spec: RunSpec, live: Live | None = None, ask_user: AskUser | None = None
     ) -> AsyncIterator[Run]:
         events = sys.modules.get("gi.events")
         if events is None or not isinstance(asyncio.get_running_loop(), events.GLibEventLoop):
             live = None  # only a window shows what changes while a command runs
-        run = await asyncio.to_thread(self.prepare_recorded, spec, live, ask_host)
+        hear = _LastChange(live).hear if live is not None else None
+        ask_host = _host_asker(ask_user) if ask_user is not None else None
+        run = await asyncio.to_thread(self.prepare_recorded, spec, hear, ask_host)
         await asyncio.to_thread(lambda: run.plan)
         yield run
 
@@ -113,6 +117,48 @@ class FlatpakExecutor(Executor):
             with suppress(PortalError):
                 return await self._open(Confinement.OFFLINE, spec, why)
         return await self._open(Confinement.NONE, spec, why)
+
+
+class _LastChange:
+    """Has the loop call `live` with the last change that another thread reports. Those before it
+    are left out while the loop is busy."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._loop = asyncio.get_running_loop()
+        self._last: FileEvent | None = None
+        self._is_waiting = False
+
+    def hear(self, event: FileEvent) -> None:
+        self._last = event
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        # First: what is reported from now on needs another call.
+        self._is_waiting = False
+        if self._last is not None:
+            self._live(self._last)
+
+
+def _host_asker(ask_user: AskUser) -> AskHost:
+    """Return what other threads ask about hosts with, for a coroutine on this loop."""
+    loop = asyncio.get_running_loop()
+
+    def begin(
+        host: str, port: int, address: str, answered: Callable[[bool], None]
+    ) -> Callable[[], object]:
+        async def ask() -> None:
+            allowed = False
+            try:
+                allowed = await ask_user(host, port, address)
+            finally:
+                answered(allowed)
+
+        return asyncio.run_coroutine_threadsafe(ask(), loop).cancel
+
+    return begin
 
 
 def find_executor(paths: Paths, environ: Mapping[str, str], project: str | None) -> Executor:

@@ -3,7 +3,7 @@
 
     finish_interrupted_runs(paths, ...)      at the start, and before each run of a model
     run = prepare_run(spec, paths, ...)      nothing is on disk yet; `run.plan` words the question
-    result = await run.exec(command)         the command runs, and its changes are settled
+    result = run.run(command)                the command runs, and its changes are settled
     run.record_end(result.exit_code)
     run.report                               what became of the changes
 
@@ -188,7 +188,7 @@ class PreparedRun(Bubble):
         """Return whether other pending changes than in the plan lie above the project now."""
         return list(self.overlay.roots) != self._recorder.roots()
 
-    async def exec(
+    def run(
         self,
         command: str | Sequence[str],
         *,
@@ -198,7 +198,7 @@ class PreparedRun(Bubble):
     ) -> Result:
         """Run the command, then hold, apply or keep its changes pending, and record them."""
         command = agent_command(self._profile.agent, command, self._environ)
-        return await super().exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
+        return super().run(command, sinks=sinks, stdin=stdin, terminal=terminal)
 
     def record_end(self, exit_code: int | None = None) -> None:
         """Add to the history the exit status, if the command was not stopped, and the hosts that it

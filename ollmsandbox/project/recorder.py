@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..files.atomic import write_atomically
 from ..paths import Paths, is_inside, is_missing
-from ..sandbox.overlay import Overlay, Root
+from ..sandbox.overlay import Overlay, Root, find_leftovers
 from ..sandbox.spec import Mode, RunSpec
 from . import DAILY
 from .roots import common_git_folder, may_be_root
@@ -62,12 +61,10 @@ class Recorder:
         layers, self._layer_lock = layer.open(roots, is_locked=is_locked)
         return [Root(root, layers.get(root, "")) for root in roots]
 
-    async def settle(self, overlay: Overlay) -> None:
-        import asyncio  # not for who has no loop
-
+    def settle(self, overlay: Overlay) -> None:
         from .settle import settle
 
-        self.report = await asyncio.to_thread(settle, self._paths, overlay)
+        self.report = settle(self._paths, overlay)
         self._layer_lock = None
 
     def has_begun(self) -> bool:
@@ -138,8 +135,7 @@ def needs_recovery(paths: Paths) -> bool:
     if paths.runs.exists() and not paths.database.exists():
         return True
     left = [f"{file.parent.name}.job" for file in paths.projects.glob("*/job.json")]
-    with contextlib.suppress(FileNotFoundError):
-        left += (name for name in os.listdir(paths.cache) if name.startswith(("overlay-", "done-")))
+    left += find_leftovers(paths.cache)
     if left:
         from .missing import MissingRootMarks
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from .. import N_
@@ -18,7 +18,7 @@ from ..paths import Paths, close_to_others, keep_own_rights, make_folder
 from .caches import give_back_killed_logins
 from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
 from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
-from .output import readable
+from .output import wait_readable
 from .overlay import Keeper, Overlay, Root
 from .plan.folders import find_project
 from .plan.host import Host
@@ -53,10 +53,11 @@ _CACHES_TIMEOUT = 20.0
 
 
 class Bubble:
-    """A sandbox for a single command: `await Bubble(RunSpec(project)).exec(command)`.
+    """A sandbox for a single command: `await Bubble(RunSpec(project)).exec(command)`, or `run` for
+    callers without an event loop.
 
     The keeper receives what the command changes. Without one it is a dry run, which leaves the
-    project as it is. `live` is called for changes while the command runs.
+    project as it is. `live` is called for changes while the command runs, by another thread.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Bubble:
         self._is_spent = self._is_stopped = False
         self._bwrap_pid = 0
         self._bwrap = self._block = -1
+        # Held by a thread that kills or closes the pidfd of the first process.
+        self._killing = threading.RLock()
         self._has_own_pids = False
         self._witness: WitnessPipe | None = None
         self._status = BwrapStatus()
@@ -157,11 +160,13 @@ class Bubble:
             self._ports = CommandPorts(self._find_namespace, ours)
         return self._ports
 
-    def stop(self) -> None:
-        """Kill the command and everything it started, as soon as it has started."""
+    def stop(self) -> bool:
+        """Kill the command and everything it started, as soon as it has started; return whether
+        that can still be done. Any thread may call this."""
         self._is_stopped = True
-        if self._running is not None:
-            self._running.stop(Stop.PERSON)
+        if (running := self._running) is not None:
+            running.stop(Stop.PERSON)
+        return not self.is_settling
 
     async def exec(
         self,
@@ -171,7 +176,24 @@ class Bubble:
         stdin: int | None = None,
         terminal: CommandTerminal | None = None,
     ) -> Result:
-        """Run shell text, or a program with its arguments; return when all its processes are dead.
+        """Do what `run` does in another thread, which also calls the sinks. A cancellation stops
+        the command, and takes effect when its changes are settled. If they are being settled, it
+        takes effect at once, while that goes on."""
+        from ..loop import in_stoppable_thread  # not for a command line, which has no loop
+
+        run = partial(self.run, command, sinks=sinks, stdin=stdin, terminal=terminal)
+        return await in_stoppable_thread("command", run, self.stop)
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
+        stdin: int | None = None,
+        terminal: CommandTerminal | None = None,
+    ) -> Result:
+        """Run shell text, or a program with its arguments; return when all its processes are dead
+        and its changes are settled.
 
         The output is captured and also goes to the sinks. Without `stdin` the command reads
         nothing, if not from a terminal.
@@ -185,50 +207,45 @@ class Bubble:
             )
         self._is_spent = True
         if self.rootfs is None:
-            return await self._exec_and_settle(argv, sinks, stdin, terminal)
+            return self._run_and_settle(argv, sinks, stdin, terminal)
         lock = self.rootfs.hold()
         try:
-            return await self._exec_and_settle(argv, sinks, stdin, terminal)
+            return self._run_and_settle(argv, sinks, stdin, terminal)
         finally:
-            releasing = asyncio.to_thread(self.rootfs.release, lock)
-            await asyncio.shield(asyncio.ensure_future(releasing))
+            self.rootfs.release(lock)
 
-    async def _exec_and_settle(
+    def _run_and_settle(
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
     ) -> Result:
         self.overlay.playground = self.plan.playground
         self.overlay.create()
         try:
-            # Lets a window draw a frame before the next long step.
-            await asyncio.sleep(0)
-            await self._open_caches()
+            self._open_caches()
             layered = (mount for mount in self.plan.mounts if isinstance(mount, AgentSettings))
             self._settings = [SettingsLayer(mount) for mount in layered]
             if self._settings:
-                await asyncio.to_thread(give_back_killed_logins, self._paths)
+                give_back_killed_logins(self._paths)
             for layer in self._settings:
                 layer.fill()
-            # As above.
-            await asyncio.sleep(0)
             if self.monitor is not None:
                 self.monitor.start()
-            return await self._exec(argv, sinks, stdin, terminal)
+            return self._run(argv, sinks, stdin, terminal)
         finally:
             # However the command ended: what it wrote until then counts.
-            await asyncio.shield(asyncio.ensure_future(self._end()))
+            self._end()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         if self.monitor is not None:
-            await self.monitor.stop()
+            self.monitor.stop()
         if self._status.first >= 0:
             # A process that could write is still alive. The next start looks again.
             self.overlay.release()
             if self.plan.caches is not None:
                 self.plan.caches.release()
-        elif not self._set_aside_if_untouched():
-            await self._settle()
+        elif not self._remove_untouched():
+            self._settle()
 
-    async def _open_caches(self) -> None:
+    def _open_caches(self) -> None:
         """Open the caches; wait a while if another program is merging or clearing them."""
         give_up = time.monotonic() + _CACHES_TIMEOUT
         while True:
@@ -240,18 +257,21 @@ class Bubble:
                         N_("Another program is changing the caches of this project."),
                         N_("Try again later."),
                     ) from None
-            await asyncio.sleep(0.05)
+            time.sleep(0.05)
 
-    def _set_aside_if_untouched(self) -> bool:
+    def _remove_untouched(self) -> bool:
+        """Remove the overlay if the command wrote nothing; return whether that is so."""
         try:
             if not self._is_untouched():
                 return False
-            self.overlay.set_aside()
         except BaseException:
             self.overlay.release()
             raise
-        # The loop waits for it before it ends.
-        asyncio.get_running_loop().run_in_executor(None, self._remove)
+        try:
+            self._clean_up()
+        except OSError:
+            # Nothing in it is needed. The next start tries again.
+            self.overlay.release()
         return True
 
     def _is_untouched(self) -> bool:
@@ -259,17 +279,17 @@ class Bubble:
             return False
         return self.overlay.is_untouched()
 
-    async def _settle(self) -> None:
+    def _settle(self) -> None:
         self.is_settling = True
         try:
             for layer in self._settings:
-                self.settings_notices += await asyncio.to_thread(layer.empty)
+                self.settings_notices += layer.empty()
             if self.plan.caches is not None and self._has_new_caches():
-                await asyncio.to_thread(self.plan.caches.keep)
-            await asyncio.to_thread(self.overlay.merge_playground)
+                self.plan.caches.keep()
+            self.overlay.merge_playground()
             if self._keeper is not None and not self.overlay.is_untouched():
-                await self._keeper.settle(self.overlay)
-            await asyncio.to_thread(self._clean_up)
+                self._keeper.settle(self.overlay)
+            self._clean_up()
         except BaseException:
             # Nothing is lost: the next start takes it up again.
             self.overlay.release()
@@ -285,66 +305,57 @@ class Bubble:
             self.plan.caches.remove()
         self.overlay.cleanup()
 
-    def _remove(self) -> None:
-        try:
-            self._clean_up()
-        except OSError:
-            # Nothing in it is needed. The next start tries again.
-            self.overlay.release()
-
-    async def _exec(
+    def _run(
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None
     ) -> Result:
-        async with contextlib.AsyncExitStack() as closing:
-            closing.push_async_callback(self._close_ports)
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._close_ports)
             if self._spec.publish:
                 self.ports.open(self._spec.publish)
             if self._hosts is not None and self._hosts.ssh is not None:
                 closing.callback(self._hosts.ssh.close)
-                await asyncio.to_thread(self._hosts.ssh.open, self.overlay.run_id)
+                self._hosts.ssh.open(self.overlay.run_id)
             stdout, stderr = self._start(argv, stdin, terminal, closing)
             running = Running(
                 stdout=stdout,
                 stderr=stderr,
-                ended=readable(self._bwrap),
+                ended=self._bwrap,
                 kill=self._kill,
                 capture=self._spec.capture,
                 sinks=sinks,
             )
-            closing.push_async_callback(running.close)
+            closing.callback(running.close)
             self._running = running
             if self._is_stopped:
                 running.stop(Stop.PERSON)
             self.overlay.note_process(self._bwrap_pid)
             if self._hosts is not None:
-                closing.push_async_callback(self._hosts.close)
-                await self._open_network(self._hosts)
-            if self._spec.publish:
-                await self._status.wait_for_start()
-                self.ports.serve()
-            if sinks.started is not None:
-                sinks.started(self._bwrap_pid)
+                closing.callback(self._hosts.close)
             own, shared = [self.overlay.folder], [str(self._paths.playground)]
             if self.plan.caches is not None:
                 own.append(self.plan.caches.own_folder)
                 shared.append(self.plan.caches.plain)
             disk = DiskWatch(self.plan.limits, own, shared)
+            self._wait_for_start()
+            if self._spec.publish:
+                self.ports.serve()
+            if sinks.started is not None:
+                sinks.started(self._bwrap_pid)
             clock = time.monotonic if terminal is None else terminal.clock
-            limits = watch_limits(self.plan.limits, self._bwrap_pid, disk, clock)
-            late = asyncio.get_running_loop().call_later(_START_TIMEOUT, self._kill_if_not_started)
             try:
-                await running.wait(asyncio.ensure_future(limits))
+                running.wait(
+                    lambda over: watch_limits(self.plan.limits, self._bwrap_pid, disk, over, clock)
+                )
             finally:
-                late.cancel()
-                await self._end_all()
+                self._end_all()
                 self._running = None
-            await self._read_oom_kills()
+            self._read_oom_kills()
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
             # Between two checks one call may have filled the disk.
-            if not self._is_untouched() and (found := await disk.exceeded()) is Stop.DISK:
+            if not self._is_untouched() and (found := disk.exceeded()) is Stop.DISK:
                 running.note(found)
-            await running.drain()
+            running.drain()
         return self._result(argv, running, stderr_was_shown=sinks.stderr is not None)
 
     @cached_property
@@ -371,7 +382,7 @@ class Bubble:
         argv: Sequence[str],
         stdin: int | None,
         terminal: CommandTerminal | None,
-        closing: contextlib.AsyncExitStack,
+        closing: contextlib.ExitStack,
     ) -> tuple[int, int]:
         """Start bwrap and return our ends of its standard output and error."""
         found, memory = self._machine, self._profile.limits.memory
@@ -386,18 +397,22 @@ class Bubble:
         self._status.listen(started.status, hold_first=not started.has_own_pids)
         return started.stdout, started.stderr
 
-    async def _open_network(self, hosts: HostNetwork) -> None:
-        """Make the sockets in the sandbox's network namespace, then let the command start."""
+    def _wait_for_start(self) -> None:
+        """Wait until bwrap has made the sandbox. With the network by host, make the sockets in its
+        network namespace before the command starts."""
         try:
-            await self._status.wait_for_start()
-            if (namespace := self._find_namespace()) is not None:
-                await asyncio.to_thread(hosts.make_sockets, namespace)
-                hosts.serve()
+            self._status.wait_for_start(_START_TIMEOUT)
+            if not self._status.begun:
+                self._kill()
+            elif self._hosts is not None and (namespace := self._find_namespace()) is not None:
+                self._hosts.make_sockets(namespace)
+                self._hosts.serve()
         except BaseException:
             self._kill()
             raise
         finally:
-            os.close(self._block)
+            if self._block >= 0:
+                os.close(self._block)
 
     def _find_namespace(self) -> NetworkNamespace | None:
         """Return the network namespace of the command while it runs, if it has one of its own."""
@@ -412,50 +427,42 @@ class Bubble:
         proc = f"/proc/{self._bwrap_pid}/root/proc" if self._has_own_pids else "/proc"
         return NetworkNamespace(f"{proc}/{self._status.child}", self._status.network)
 
-    async def _close_ports(self) -> None:
+    def _close_ports(self) -> None:
         if self._ports is not None:
-            await self._ports.close()
+            self._ports.close()
 
-    async def _read_oom_kills(self) -> None:
+    def _read_oom_kills(self) -> None:
         """Learn from the control group whether the kernel killed a process for its memory."""
         if self._witness is not None:
             self._witness.release()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_KILL_TIMEOUT):
-                    await self._status.read_all()
+            self._status.read_all(_KILL_TIMEOUT)
 
     def _kill(self) -> None:
         self._status.read()
-        # The first process of a namespace takes all others with it.
-        for pidfd in (self._status.first, self._bwrap):
-            if pidfd >= 0:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        with self._killing:
+            # The first process of a namespace takes all others with it.
+            for pidfd in (self._status.first, self._bwrap):
+                if pidfd >= 0:
+                    with contextlib.suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
-    async def _end_all(self) -> None:
+    def _end_all(self) -> None:
         """Kill what the command left running, where bwrap itself is not the first process."""
         self._status.read()
         if self._status.first < 0:
             return
         self._kill()
-        try:
-            async with asyncio.timeout(_KILL_TIMEOUT):
-                await readable(self._status.first)
-        except TimeoutError as error:
+        if not wait_readable(self._status.first, seconds=_KILL_TIMEOUT):
             raise SandboxError(
                 N_(
                     "A process of the command cannot be ended because it is waiting for a "
                     "disk or device."
                 ),
                 N_("Its changes will be recovered the next time you start the program."),
-            ) from error
-        os.close(self._status.first)
-        self._status.first = -1
-
-    def _kill_if_not_started(self) -> None:
-        self._status.read()
-        if not self._status.begun:
-            self._kill()
+            )
+        with self._killing:
+            os.close(self._status.first)
+            self._status.first = -1
 
     def _result(self, argv: list[str], running: Running, *, stderr_was_shown: bool) -> Result:
         result = running.result(125 if self._status.exit is None else self._status.exit)

@@ -74,7 +74,7 @@ def launch(
     programs: LaunchPrograms,
     paths: Paths,
     stdin: int | None,
-    closing: contextlib.AsyncExitStack,
+    closing: contextlib.ExitStack,
     terminal: CommandTerminal | None = None,
 ) -> LaunchedBwrap:
     """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing, if not

@@ -9,11 +9,11 @@ process.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -115,7 +115,7 @@ class DiskWatch:
         self._due = dict.fromkeys(own, 0.0)
         self._began = time.time_ns() - _SLACK
 
-    async def exceeded(self, processes: Sequence[int] = ()) -> Stop | None:
+    def exceeded(self, processes: Sequence[int] = ()) -> Stop | None:
         """Return the limit that is exceeded now. Files that these processes have open count even
         if they were deleted."""
         limits, before = self._limits, self._before
@@ -129,7 +129,7 @@ class DiskWatch:
             began = time.monotonic()
             is_due = began >= self._due.get(folder, math.inf)
             if limits.disk is not None and (max(added, in_inodes) > limits.disk or is_due):
-                size = await asyncio.to_thread(self._size, folder, processes)
+                size = self._size(folder, processes)
                 if size > limits.disk:
                     return Stop.DISK
                 # Other programs use the disk, too.
@@ -151,18 +151,23 @@ class DiskWatch:
         return size + _deleted_size(processes, self._began)
 
 
-async def watch_limits(
-    limits: Limits, first_process: int, disk: DiskWatch, clock: Callable[[], float] = time.monotonic
-) -> Stop:
-    """Return the limit that a process and its descendants exceed. `clock` counts the seconds for
-    the time limit."""
+def watch_limits(
+    limits: Limits,
+    first_process: int,
+    disk: DiskWatch,
+    over: threading.Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> Stop | None:
+    """Return the limit that a process and its descendants exceed, or None once `over` is set.
+    `clock` counts the seconds for the time limit."""
     end = clock() + limits.time if limits.time is not None else None
     while True:
         pause = _INTERVAL if end is None else min(_INTERVAL, max(0.0, end - clock()))
-        await asyncio.sleep(pause)
+        if over.wait(pause):
+            return None
         if end is not None and clock() >= end:
             return Stop.TIME
-        found = await disk.exceeded(tasks_below(first_process, 1 << 20)[0])
+        found = disk.exceeded(tasks_below(first_process, 1 << 20)[0])
         found = found or _processes(limits, first_process)
         if found is not None:
             return found

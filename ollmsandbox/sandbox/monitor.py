@@ -7,9 +7,9 @@ scan after the command is exact.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,8 +22,6 @@ from ..files.trees import is_whiteout, walk
 # Seconds between two looks; longer where a look takes long.
 _PAUSE = 0.15
 _MOST = 5000
-# Changes that are told of at a time.
-_PIECE = 200
 
 
 class EventKind(Enum):
@@ -47,14 +45,15 @@ class _Seen(NamedTuple):
 
 
 class Monitor:
-    """Watches the upper folders of an overlay; needs a running loop."""
+    """Watches the upper folders of an overlay, in a thread that also calls the listeners."""
 
     def __init__(self, overlay_map: Mapping[str, str], base_path: str) -> None:
         """`overlay_map` gives the project folder of each folder in `base_path`."""
         self._roots = {f"{base_path}/{name}": real for name, real in overlay_map.items()}
         self._listeners: list[Callable[[FileEvent], None]] = []
         self._seen: dict[str, _Seen] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._stopped = threading.Event()
+        self._watching: threading.Thread | None = None
 
     @property
     def added(self) -> list[str]:
@@ -79,20 +78,23 @@ class Monitor:
         self._listeners.append(callback)
 
     def start(self) -> None:
-        self._watching = asyncio.ensure_future(self._watch())
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._watching.start()
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Stop after a last look."""
         if self._watching is not None:
-            self._watching.cancel()
+            self._stopped.set()
+            self._watching.join()
             self._watching = None
-            await self._note(await asyncio.to_thread(self._look))
+            self._note(self._look())
 
-    async def _watch(self) -> None:
-        while True:
+    def _watch(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause):
             began = time.monotonic()
-            await self._note(await asyncio.to_thread(self._look))
-            await asyncio.sleep(max(_PAUSE, 20 * (time.monotonic() - began)))
+            self._note(self._look())
+            pause = max(_PAUSE, 20 * (time.monotonic() - began))
 
     def _look(self) -> dict[str, _Seen]:
         """Return what is in the upper folders, by its path in the project."""
@@ -112,8 +114,7 @@ class Monitor:
                             return found
         return found
 
-    async def _note(self, found: dict[str, _Seen]) -> None:
-        told = 0
+    def _note(self, found: dict[str, _Seen]) -> None:
         for path in [*(self._seen.keys() - found.keys()), *found]:
             known, seen = self._seen.get(path), found.get(path)
             if known == seen:
@@ -127,9 +128,6 @@ class Monitor:
                 kind = EventKind.UPDATED if is_known else seen.kind
             for listener in self._listeners:
                 listener(FileEvent(kind, path, self.count))
-            told += 1
-            if told % _PIECE == 0:
-                await asyncio.sleep(0)  # a window may draw
 
 
 def _kind(status: os.stat_result, path: str) -> EventKind | None:

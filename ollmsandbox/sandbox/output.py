@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
 import os
 import select
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Callable
 
-Sink = Callable[[bytes], Awaitable[None]]
+# Called in a thread. It may block, which makes the command wait.
+Sink = Callable[[bytes], None]
 
 _SMALL, _LARGE = 1 << 16, 1 << 20
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
@@ -61,57 +62,85 @@ class Capture:
         return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
 
-async def pump(descriptor: int, capture: Capture, sink: Sink | None) -> None:
-    """Read until the last writer has closed the stream.
+class OutputReader:
+    """Reads a stream in a thread until the last writer has closed it.
 
-    While the sink is busy nothing is read, so the writer blocks as with any pipe. A terminal
-    reports an error when its other side is closed.
+    While the sink is busy nothing is read, so the writer blocks as with any pipe.
     """
-    os.set_blocking(descriptor, False)
-    view = memoryview(bytearray(_SMALL))
-    is_terminal = os.isatty(descriptor)
-    while True:
+
+    def __init__(
+        self, descriptor: int, capture: Capture, sink: Sink | None, failed: Callable[[], None]
+    ) -> None:
+        """`failed` is called if the sink fails; `close` then raises its error."""
+        self._descriptor = descriptor
+        self._capture = capture
+        self._sink = sink
+        self._failed = failed
+        self._error: BaseException | None = None
+        self._is_closed = False
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float | None) -> None:
+        """Wait for the end of the stream, `seconds` at most."""
+        self._thread.join(seconds)
+
+    def close(self) -> None:
+        """Read no more, and wait for the sink."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.eventfd_write(self._wake, 1)
+            self._thread.join()
+            os.close(self._wake)
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
         try:
-            size = os.readv(descriptor, [view])
-        except BlockingIOError:
-            await readable(descriptor)
-            continue
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return
-        if size == 0:
-            return
-        if is_terminal:
-            # It gives 4 KiB at a time. With a turn of the main loop for each, output takes twice
-            # as long.
-            with contextlib.suppress(OSError):
-                while size < len(view) and (more := os.readv(descriptor, [view[size:]])):
-                    size += more
-        capture.feed(view[:size])
-        if sink is not None:
-            await sink(bytes(view[:size]))
-        else:
-            # Let other tasks run: endless output must not starve the time limit.
-            await asyncio.sleep(0)
-        if size == _SMALL == len(view):
-            # Much output: a larger pipe needs fewer turns of the main loop. The kernel may refuse.
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _LARGE)
-            view = memoryview(bytearray(_LARGE))
+            self._read()
+        except BaseException as error:  # noqa: BLE001 - `close` raises it
+            self._error = error
+            self._failed()
+
+    def _read(self) -> None:
+        os.set_blocking(self._descriptor, False)
+        view = memoryview(bytearray(_SMALL))
+        is_terminal = os.isatty(self._descriptor)
+        while not self._is_closed:
+            try:
+                size = os.readv(self._descriptor, [view])
+            except BlockingIOError:
+                wait_readable(self._descriptor, self._wake)
+                continue
+            except OSError as error:
+                # A terminal reports this when its other side is closed.
+                if error.errno != errno.EIO:
+                    raise
+                return
+            if size == 0:
+                return
+            if is_terminal:
+                # It gives 4 KiB at a time. With a call of the sink for each, output takes twice as
+                # long.
+                with contextlib.suppress(OSError):
+                    while size < len(view) and (more := os.readv(self._descriptor, [view[size:]])):
+                        size += more
+            self._capture.feed(view[:size])
+            if self._sink is not None:
+                self._sink(bytes(view[:size]))
+            if size == _SMALL == len(view):
+                # Much output: a larger pipe needs fewer turns. The kernel may refuse.
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _LARGE)
+                view = memoryview(bytearray(_LARGE))
 
 
-async def readable(descriptor: int) -> None:
-    """Wait until there is data or the end of it; for a pidfd, until the process is dead."""
+def wait_readable(*descriptors: int, seconds: float | None = None) -> bool:
+    """Wait until one of them has data or an end; for a pidfd, until the process is dead. Return
+    whether one has, `seconds` later at most."""
     # Not select(), which takes no descriptor above 1023.
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if poll.poll(0):
-        return
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))

@@ -69,7 +69,7 @@ class Keeper(Protocol):
     def roots(self) -> Sequence[Root]:
         """Return the folders the command may change, the project first."""
 
-    async def settle(self, overlay: Overlay) -> None:
+    def settle(self, overlay: Overlay) -> None:
         """Take the changes out of the upper folders, after all processes have ended."""
 
 
@@ -308,19 +308,10 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
 
     Call `unreadable` for a folder with changes but without a readable map, and leave it alone.
     """
-    try:
-        names = [name for name in os.listdir(cache) if name.startswith((_PREFIX, _DONE))]
-    except FileNotFoundError:
-        return
-    for name in sorted(names):
+    for name in _names(cache):
         folder = f"{cache}/{name}"
-        lock = None
-        with contextlib.suppress(OSError), FileLock(cache / _CREATING):  # it may not be ours
-            lock = try_lock(folder, is_folder=True)
+        lock = _lock_unused(cache, folder)
         if lock is None:
-            continue  # in use, or removed
-        if _is_alive(folder):
-            lock.release()
             continue
         try:
             if name.startswith(_DONE):
@@ -335,6 +326,35 @@ def leftovers(cache: Path, unreadable: Callable[[str], object]) -> Iterator[Over
             else:
                 unreadable(folder)
             lock.release()
+
+
+def find_leftovers(cache: Path) -> list[str]:
+    """Return the names of the folders that `leftovers` would look at."""
+    found = []
+    for name in _names(cache):
+        lock = _lock_unused(cache, f"{cache}/{name}")
+        if lock is not None:
+            lock.release()
+            found.append(name)
+    return found
+
+
+def _names(cache: Path) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(name for name in os.listdir(cache) if name.startswith((_PREFIX, _DONE)))
+    return []
+
+
+def _lock_unused(cache: Path, folder: str) -> FileLock | None:
+    """Lock a folder whose program and command have ended; return None for others."""
+    # It may have been removed, or belong to somebody else.
+    with contextlib.suppress(OSError), FileLock(cache / _CREATING):
+        lock = try_lock(folder, is_folder=True)
+        if lock is not None and not _is_alive(folder):
+            return lock
+        if lock is not None:
+            lock.release()
+    return None
 
 
 def _has_content(folder: str) -> bool:

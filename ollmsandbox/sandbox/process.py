@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+import threading
+import time
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import N_
 from ..errors import Sentence
 from ..record import Record
-from .output import Capture, Sink, pump
+from .output import Capture, OutputReader, Sink, wait_readable
 
 if TYPE_CHECKING:
     from .network.hosts import HostUse
@@ -108,105 +109,114 @@ def _in_paragraphs(parts: list[str]) -> str:
 
 
 class Sinks(Record):
-    """Callbacks that receive output as it arrives, besides the capture."""
+    """Callbacks that receive output as it arrives, besides the capture. Threads call them."""
 
     stdout: Sink | None = None
     stderr: Sink | None = None
     # Called with the id of the outermost process when that has started.
     started: Callable[[int], None] | None = None
     # Called when the command has ended and all output was received, before changes are settled.
-    ended: Callable[[], Awaitable[None]] | None = None
+    ended: Callable[[], None] | None = None
 
 
 class Running:
-    """A started command. `ended` completes when it ends, and `kill` kills it."""
+    """A started command. `ended` is a descriptor that is readable once it has ended, and `kill`
+    kills it. Any thread may stop it."""
 
     def __init__(
         self,
         *,
         stdout: int,
         stderr: int,
-        ended: Awaitable[object],
+        ended: int,
         kill: Callable[[], None],
         capture: int,
         sinks: Sinks,
     ) -> None:
-        self._ended = asyncio.ensure_future(ended)
+        self._ended = ended
         self._kill = kill
         self._report_end = sinks.ended
         self._stop: Stop | None = None
         self._is_open = True
-        self._started = asyncio.get_running_loop().time()
+        self._stopping = threading.RLock()
+        self._started = time.monotonic()
         self._stdout = Capture(capture, capture)
         self._stderr = Capture(capture, capture)
-        self._pumps = [
-            asyncio.ensure_future(pump(stdout, self._stdout, sinks.stdout)),
-            asyncio.ensure_future(pump(stderr, self._stderr, sinks.stderr)),
+        self._readers = [
+            OutputReader(stdout, self._stdout, sinks.stdout, self._sink_failed),
+            OutputReader(stderr, self._stderr, sinks.stderr, self._sink_failed),
         ]
-        for task in self._pumps:
-            task.add_done_callback(self._on_stream_end)
 
     def stop(self, why: Stop) -> None:
         """Kill the command. The first reason is the one that is reported."""
-        self.note(why)
-        self._kill()
+        with self._stopping:
+            self.note(why)
+            # After `close`, the process id may belong to another process.
+            if self._is_open:
+                self._kill()
 
     def note(self, why: Stop) -> None:
         """Record why the command was ended by something else."""
         if self._stop is None:
             self._stop = why
 
-    async def wait(self, limits: asyncio.Task[Stop]) -> None:
-        """Wait for the end of the process, and stop it when a limit is exceeded."""
+    def wait(self, watch: Callable[[threading.Event], Stop | None]) -> None:
+        """Wait for the end of the process. `watch` runs in a thread; it returns a limit that is
+        exceeded, or None once its event is set."""
+        over = threading.Event()
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                if (found := watch(over)) is not None:
+                    self.stop(found)
+            except BaseException as error:  # noqa: BLE001 - raised below
+                # The command must not run without limits.
+                failures.append(error)
+                self.stop(Stop.PERSON)
+
+        watching = threading.Thread(target=work, daemon=True)
+        watching.start()
         try:
-            await asyncio.wait({self._ended, limits}, return_when=asyncio.FIRST_COMPLETED)
-            if not self._ended.done():
-                self.stop(limits.result())
+            wait_readable(self._ended)
         except BaseException:
-            # Cancelled, or the limits cannot be watched: it must not run without them.
+            # Such as Ctrl+C.
             self.stop(Stop.PERSON)
+            wait_readable(self._ended)
             raise
         finally:
-            limits.cancel()
-            # Not awaited: cancelling us must not cancel that.
-            await _until_done([self._ended])
+            over.set()
+            watching.join()
+        if failures:
+            raise failures[0]
 
-    async def drain(self, seconds: float | None = None) -> None:
+    def drain(self, seconds: float | None = None) -> None:
         """Wait for the end of the streams, `seconds` at most: a process that outlived the
         command may still have them open."""
-        await _until_done(self._pumps, seconds)
-        await self.close()
+        for reader in self._readers:
+            reader.join(seconds)
+        self.close()
         if self._report_end is not None:
-            await self._report_end()
+            self._report_end()
 
-    async def close(self) -> None:
-        self._is_open = False
-        for task in self._pumps:
-            task.cancel()
-        await _until_done(self._pumps)
-        for task in self._pumps:
-            if not task.cancelled():
-                task.result()
+    def close(self) -> None:
+        with self._stopping:
+            self._is_open = False
+        with contextlib.ExitStack() as closing:
+            for reader in self._readers:
+                closing.callback(reader.close)
 
-    def _on_stream_end(self, task: asyncio.Task[None]) -> None:
-        # After `close`, the process id may belong to another process.
-        if self._is_open and not task.cancelled() and task.exception() is not None:
-            # The sink failed, so the output cannot be shown any more.
-            self.stop(Stop.PERSON)
+    def _sink_failed(self) -> None:
+        # The output cannot be shown any more.
+        self.stop(Stop.PERSON)
 
     def result(self, exit_code: int) -> Result:
         if self._stop is Stop.TIME:
             exit_code = 124
         elif self._stop is not None:
             exit_code = 137
-        duration = asyncio.get_running_loop().time() - self._started
+        duration = time.monotonic() - self._started
         return Result(exit_code, self._stdout, self._stderr, duration, self._stop)
-
-
-async def _until_done(tasks: Iterable[asyncio.Future[Any]], seconds: float | None = None) -> None:
-    # asyncio.wait needs a turn of the loop even for tasks that are done.
-    if left := [task for task in tasks if not task.done()]:
-        await asyncio.wait(left, timeout=seconds)
 
 
 # Threads. A measurement of a build with more is short of some.

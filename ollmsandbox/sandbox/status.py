@@ -3,27 +3,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
+import threading
+import time
 
 from .limits import KILLS
-from .output import readable
+from .output import wait_readable
+
+# Seconds between two looks whether another thread has read the report that this one waits for.
+_PAUSE = 0.05
 
 
 class BwrapStatus:
     """Reads the reports of bwrap, the starter's child and the memory witness from a pipe: the id of
     the first process, errors, the exit code. All of it fits into the pipe, so it is read only when
-    needed."""
+    needed, by any thread."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self._hold_first = False
         self._unread = b""
         self.begun = False
-        # Set when it has begun, or when nothing more can come.
-        self._start = asyncio.Event()
+        # Whether more can come.
+        self._is_open = True
+        self._reading = threading.RLock()
         # The command's first process as bwrap numbers it, and its network namespace.
         self.child = self.network = 0
         # A pidfd of the first process, if that was asked for and the process was found.
@@ -43,31 +48,29 @@ class BwrapStatus:
 
     def read(self) -> bool:
         """Take in what was reported by now; return whether more can come."""
-        data = b"?"
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._descriptor, 1 << 16)
-            self._unread += data
-        *lines, self._unread = self._unread.split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                self._note(json.loads(line))
-        if self.begun or not data:
-            self._start.set()
-        return bool(data)
+        with self._reading:
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(self._descriptor, 1 << 16)
+                self._unread += data
+                self._is_open = bool(data)
+            *lines, self._unread = self._unread.split(b"\n")
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    self._note(json.loads(line))
+            return self._is_open
 
-    async def wait_for_start(self) -> None:
-        """Wait until bwrap has reported the command's first process, or an end."""
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._descriptor, self.read)
-        try:
-            # Others may call `read` meanwhile, and take the report out of the pipe.
-            await self._start.wait()
-        finally:
-            loop.remove_reader(self._descriptor)
+    def wait_for_start(self, seconds: float) -> None:
+        """Wait until bwrap has reported the command's first process, or an end; for `seconds` at
+        most."""
+        end = time.monotonic() + seconds
+        while self.read() and not self.begun and time.monotonic() < end:
+            wait_readable(self._descriptor, seconds=_PAUSE)
 
-    async def read_all(self) -> None:
-        while self.read():
-            await readable(self._descriptor)
+    def read_all(self, seconds: float) -> None:
+        """Read until nothing more can come, for `seconds` at most."""
+        end = time.monotonic() + seconds
+        while self.read() and (left := end - time.monotonic()) > 0:
+            wait_readable(self._descriptor, seconds=left)
 
     def _note(self, status: dict[str, object]) -> None:
         code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))

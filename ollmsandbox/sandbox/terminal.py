@@ -6,19 +6,23 @@ A window or a user's own terminal gives it keys and a size, and shows what the c
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import select
 import signal
 import termios
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .output import Sink
 
 if TYPE_CHECKING:
     from .rootfs.paths import PathRewriter
+
+# Milliseconds between two looks whether the terminal was closed.
+_PAUSE = 200
 
 
 class CommandTerminal:
@@ -34,16 +38,20 @@ class CommandTerminal:
         drained: Callable[[], None] = lambda: None,
     ) -> None:
         """`kind` is what programs know it as: the variable TERM. It gets the settings of the
-        terminal `like`. `drained` is called when the command has received everything."""
+        terminal `like`. `drained` is called when the command has received everything, perhaps by
+        another thread."""
         self.kind = kind
         # Whether the command reads from it and writes errors to it, or has other streams for that.
         self.gives_input = gives_input
         self.takes_errors = takes_errors
         self._drained = drained
-        self._loop = asyncio.get_running_loop()
-        # What the command has not read yet.
+        # What the command has not read yet, and who sends it once the command reads.
         self.unsent = b""
+        self._sending = threading.RLock()
+        self._sender: threading.Thread | None = None
+        # Seconds in which it was suspended, and since when it is.
         self._suspended = 0.0
+        self._suspended_at: float | None = None
         self.master, self.slave = os.openpty()
         os.set_blocking(self.master, False)
         if like is not None:
@@ -51,13 +59,25 @@ class CommandTerminal:
 
     def clock(self) -> float:
         """Return the seconds for the time limit. They stand still while it is suspended."""
-        return time.monotonic() - self._suspended
+        now = self._suspended_at
+        return (time.monotonic() if now is None else now) - self._suspended
 
     def send(self, keys: bytes) -> None:
         """Type something, as soon as the command reads."""
-        if self.master < 0:
-            return
-        self.unsent += keys
+        with self._sending:
+            if self.master < 0:
+                return
+            self.unsent += keys
+            if not self._send_now() and self._sender is None:
+                self._sender = threading.Thread(target=self._send_later, daemon=True)
+                self._sender.start()
+
+    def stop_sending(self) -> None:
+        with self._sending:
+            self.unsent = b""
+
+    def _send_now(self) -> bool:
+        """Send what the command reads now; return whether that is all."""
         try:
             self.unsent = self.unsent[os.write(self.master, self.unsent) :]
         except BlockingIOError:
@@ -65,13 +85,19 @@ class CommandTerminal:
         except OSError:
             self.unsent = b""  # it has closed the terminal
         if self.unsent:
-            self._loop.add_writer(self.master, self.send, b"")
-        else:
-            self._loop.remove_writer(self.master)
-            self._drained()
+            return False
+        self._drained()
+        return True
 
-    def stop_sending(self) -> None:
-        self._loop.remove_writer(self.master)
+    def _send_later(self) -> None:
+        poll = select.poll()
+        poll.register(self.master, select.POLLOUT)
+        while True:
+            poll.poll(_PAUSE)
+            with self._sending:
+                if self.master < 0 or self._send_now():
+                    self._sender = None
+                    return
 
     def resize(self, size: tuple[int, int]) -> None:
         """Set the number of rows and columns."""
@@ -93,25 +119,28 @@ class CommandTerminal:
         is_key = settings[3] & termios.ISIG and key != b"\0"
         return key if is_key and _stops_nobody(self._group()) else b"no key"
 
-    @contextlib.contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Stop the job in the foreground, and the clock; continue them at the end."""
-        group, began = self._group(), time.monotonic()
+    def suspend(self) -> Callable[[], None]:
+        """Stop the job in the foreground, and the clock; return the function that continues
+        them."""
+        group = self._group()
+        self._suspended_at = began = time.monotonic()
         _signal_group(group, signal.SIGSTOP)
-        try:
-            yield
-        finally:
+
+        def go_on() -> None:
             self._suspended += time.monotonic() - began
+            self._suspended_at = None
             _signal_group(group, signal.SIGCONT)
             # A program that fills the screen draws it again.
             _signal_group(group, signal.SIGWINCH)
 
+        return go_on
+
     def close(self) -> None:
-        if self.master >= 0:
-            self.stop_sending()
-            os.close(self.master)
-            # The number may soon be that of another file.
-            self.master = -1
+        with self._sending:
+            if self.master >= 0:
+                os.close(self.master)
+                # The number may soon be that of another file.
+                self.master = -1
 
     def _group(self) -> int:
         """Return the job in the foreground, or 0."""
@@ -130,12 +159,12 @@ class LineSink:
         self._sink = sink
         self._terminal = terminal
 
-    async def __call__(self, data: bytes) -> None:
+    def __call__(self, data: bytes) -> None:
         if self._terminal.is_cooked():
-            await self._rewriter(data)
+            self._rewriter(data)
         else:
-            await self._rewriter.end()
-            await self._sink(data)
+            self._rewriter.end()
+            self._sink(data)
 
 
 def _stops_nobody(group: int) -> bool:

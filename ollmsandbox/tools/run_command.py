@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,6 +15,7 @@ from .. import N_
 from ..engine.executor import Executor
 from ..engine.run import PreparedRun, finish_interrupted_runs
 from ..errors import OllmSandboxError, SandboxError, in_lines
+from ..loop import on_this_loop
 from ..paths import is_inside
 from ..permission.request import Source
 from ..sandbox.launch import text_shell
@@ -217,8 +218,8 @@ class RunRequest(RequestBase):
         while True:
             shown = await self._shown_state() if asks else None
             spec = self.spec(by_host=executor.is_recorded)
-            ask_host = partial(self._ask_about_host, watcher)
-            async with executor.prepare(spec, watcher.changed, ask_host) as run:
+            ask_user = partial(self._ask_about_host, watcher)
+            async with executor.prepare(spec, watcher.changed, ask_user) as run:
                 if shown is not None:
                     question = questions.command_question(
                         context, executor, run, spec, str(self._hosts), again=is_again
@@ -288,14 +289,12 @@ class RunRequest(RequestBase):
     async def _run(self, run: PreparedRun, watcher: Watcher, errors: Sequence[str]) -> Outcome:
         plan = run.plan
         sinks = _sinks(watcher, lambda pid: watcher.started(pid, plan, run.ports))
-        # In Alpine the project has another path. The user sees the host's, the model the other.
-        shown = nullcontext(sinks) if run.rootfs is None else rewrite_paths(sinks, self.project)
+        if run.rootfs is not None:
+            # In Alpine the project has another path. The user sees the host's, the model the other.
+            sinks = rewrite_paths(sinks, self.project)
         try:
-            async with shown as shown_sinks:
-                with self._open_terminal() as terminal:
-                    result = await run.exec(
-                        self.given.command, sinks=shown_sinks, terminal=terminal
-                    )
+            with self._open_terminal() as terminal:
+                result = await run.exec(self.given.command, sinks=sinks, terminal=terminal)
         except asyncio.CancelledError:
             notices = ["The command was stopped."]
             self.partial = self._outcome(None, run, *notices)
@@ -437,10 +436,18 @@ def _time(limits: Limits) -> str:
 
 
 def _sinks(watcher: Watcher, started: Callable[[int], None]) -> Sinks:
+    """Return sinks that have the loop tell the watcher, and wait for that."""
+
+    @on_this_loop
     async def pass_on(stream: Stream, data: bytes) -> None:
         watcher.output(stream, data)
         # Give a window time to draw. A main loop draws when nothing else is ready; in a flood of
-        # output something always is, so yielding once is not enough.
-        await asyncio.sleep(_PAUSE if len(data) >= _MUCH else 0)
+        # output something always is.
+        if len(data) >= _MUCH:
+            await asyncio.sleep(_PAUSE)
 
-    return Sinks(partial(pass_on, Stream.STDOUT), partial(pass_on, Stream.STDERR), started)
+    @on_this_loop
+    async def begin(pid: int) -> None:
+        started(pid)
+
+    return Sinks(partial(pass_on, Stream.STDOUT), partial(pass_on, Stream.STDERR), begin)

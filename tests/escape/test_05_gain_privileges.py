@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.escape.attack import attempt, python, refusal, refusals
+from support.escape.processes import children_of
 from support.person import Person
 
 from ollmsandbox import loop
@@ -170,11 +170,11 @@ def _status_of_the_first_process(person: Person, **options: Any) -> dict[str, st
     """Looked at from outside, while a command runs."""
     found: dict[str, str] = {}
 
-    async def noticed(_data: bytes) -> None:
+    def noticed(_data: bytes) -> None:
         # It may be a moment behind the command.
         end = time.monotonic() + 20
         while found.get("Seccomp") != "2" and time.monotonic() < end:
-            await asyncio.sleep(0.01)
+            time.sleep(0.01)
             found.update(_first_of_the_innermost_namespace())
         (person.playground / "go").touch()
 
@@ -187,9 +187,9 @@ def _status_of_the_first_process(person: Person, **options: Any) -> dict[str, st
 
 def _first_of_the_innermost_namespace() -> dict[str, str]:
     found: list[dict[str, str]] = []
-    pids = [str(os.getpid())]
+    pids = [os.getpid()]
     for pid in pids:
-        pids += _read(f"/proc/{pid}/task/{pid}/children").split()
+        pids += children_of(pid)
         found.append(_parsed(_read(f"/proc/{pid}/status")))
     first = [one for one in found if one.get("NSpid", "").endswith("\t1")]
     return max(first, key=lambda one: len(one["NSpid"].split()))

@@ -16,7 +16,15 @@ from pathlib import Path
 import pytest
 from support.cli_server import Started
 from support.escape.attack import python
-from support.escape.processes import CHAIN, MOMENTS, STUBBORN, Mark, unsandboxed, within
+from support.escape.processes import (
+    CHAIN,
+    MOMENTS,
+    STUBBORN,
+    Mark,
+    children_of,
+    unsandboxed,
+    within,
+)
 from support.person import ROOT, Person
 from support.timing import PATIENCE
 
@@ -130,10 +138,7 @@ def _below(pid: int, depth: int) -> list[int]:
     """Children, or their children."""
     found = [pid]
     for _ in range(depth):
-        files = [Path(f"/proc/{one}/task/{one}/children") for one in found]
-        found = [
-            int(child) for file in files if file.exists() for child in file.read_text().split()
-        ]
+        found = [child for one in found for child in children_of(one)]
     return found
 
 

@@ -290,9 +290,6 @@ def test_any_valid_command_runs(person: Person, word: str) -> None:
     """Even with bytes that are not UTF-8, a new line, or a mark that turns text around."""
     seen: list[bytes] = []
 
-    async def noticed(data: bytes) -> None:
-        seen.append(data)
-
-    command = person.bubble().exec(["printf", "%s", word], sinks=Sinks(noticed))
+    command = person.bubble().exec(["printf", "%s", word], sinks=Sinks(seen.append))
     assert loop.run(command).exit_code == 0
     assert b"".join(seen) == os.fsencode(word)

@@ -319,10 +319,10 @@ def meet_in(
     second = person.bubble(network=tried_with_network)
 
     async def both() -> tuple[str, str]:
-        ready = asyncio.Event()
+        ready, main = asyncio.Event(), asyncio.get_running_loop()
 
-        async def noticed(_data: bytes) -> None:
-            ready.set()
+        def noticed(_data: bytes) -> None:
+            main.call_soon_threadsafe(ready.set)
 
         offering = asyncio.ensure_future(first.exec(python(offer), sinks=Sinks(noticed)))
         waiting = asyncio.ensure_future(ready.wait())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import pytest
@@ -201,10 +200,10 @@ def test_a_running_command_sees_what_it_saw_at_first(person: Person, review: Rev
         finally:
             own.close()
 
-    async def work(_data: bytes) -> None:
+    def work(_data: bytes) -> None:
         if not printed:
-            await asyncio.to_thread(decide)
-            found = await person.bubble().exec("ls; cat edited")
+            decide()
+            found = person.bubble().run("ls; cat edited")
             printed.append(found.stdout.text)
             (person.playground / "go").touch()
 

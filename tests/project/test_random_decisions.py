@@ -4,7 +4,6 @@ brings back the user's text."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -331,8 +330,8 @@ class SandboxedStory(Story):
         go = self._person.playground / "go"
         go.unlink(missing_ok=True)
 
-        async def work(_data: bytes) -> None:
-            await asyncio.to_thread(meanwhile)
+        def work(_data: bytes) -> None:
+            meanwhile()
             go.touch()
 
         words.insert(self._random.randint(0, len(words)), WAIT)

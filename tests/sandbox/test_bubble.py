@@ -214,7 +214,7 @@ def test_a_command_can_be_stopped_before_it_starts(person: Person) -> None:
 
 
 def test_a_sink_that_fails_ends_the_command_and_is_reported(person: Person) -> None:
-    async def full(_data: bytes) -> None:
+    def full(_data: bytes) -> None:
         raise OSError("nobody takes it")
 
     with pytest.raises(OSError, match="nobody takes it"):
@@ -224,7 +224,7 @@ def test_a_sink_that_fails_ends_the_command_and_is_reported(person: Person) -> N
 def test_a_command_whose_limits_cannot_be_looked_at_does_not_run_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_given: object) -> Stop:
+    def broken(*_given: object) -> Stop:
         raise RuntimeError("no clock")
 
     monkeypatch.setattr("ollmsandbox.sandbox.bubble.watch_limits", broken)

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
-from support.timing import PATIENCE
+from support.timing import wait_for
 
-from ollmsandbox import loop
 from ollmsandbox.sandbox.limits import DiskWatch
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.profile.profile import Limits
@@ -27,7 +25,7 @@ def test_existing_files_do_not_count_against_the_disk_limit(tmp_path: Path) -> N
     def is_too_much() -> Stop | None:
         # As if another program had filled the disk meanwhile.
         disk._before, disk._began = {str(tmp_path): 0}, began
-        return loop.run(disk.exceeded([os.getpid()]))
+        return disk.exceeded([os.getpid()])
 
     assert is_too_much() is None
     tick = tmp_path / "tick"
@@ -42,29 +40,25 @@ def test_what_other_programs_delete_hides_nothing(tmp_path: Path) -> None:
     disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
     # As if they had deleted more than the command writes.
     disk._before = {str(tmp_path): 1 << 60}
-    assert loop.run(disk.exceeded()) is None
+    assert disk.exceeded() is None
     (tmp_path / "large").write_bytes(os.urandom(4 << 20))
 
-    async def wait_until_found() -> Stop:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                disk._before = {str(tmp_path): 1 << 60}
-                if found := await disk.exceeded():
-                    return found
-                await asyncio.sleep(0.01)
+    def is_found() -> bool:
+        disk._before = {str(tmp_path): 1 << 60}
+        return disk.exceeded() is Stop.DISK
 
-    assert loop.run(wait_until_found()) is Stop.DISK
+    wait_for(is_found)
 
 
 def test_empty_files_count(tmp_path: Path) -> None:
     disk = DiskWatch(Limits(disk=1 << 20), [str(tmp_path)])
     for number in range(200):
         (tmp_path / str(number)).touch()
-    assert loop.run(disk.exceeded()) is None
+    assert disk.exceeded() is None
     for number in range(200, 300):
         (tmp_path / str(number)).mkdir()
     disk._due = {str(tmp_path): 0.0}
-    assert loop.run(disk.exceeded()) is Stop.DISK
+    assert disk.exceeded() is Stop.DISK
 
 
 def test_some_inodes_stay_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +73,6 @@ def test_some_inodes_stay_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     disk = DiskWatch(Limits(free=0), [str(tmp_path)])
     for left, expected in ((95_000, None), (2_100, None), (1_900, Stop.FULL)):
         free = left
-        assert loop.run(disk.exceeded()) is expected
+        assert disk.exceeded() is expected
     # On a disk that had none before, a command that makes few may go on.
-    assert loop.run(DiskWatch(Limits(free=0), [str(tmp_path)]).exceeded()) is None
+    assert DiskWatch(Limits(free=0), [str(tmp_path)]).exceeded() is None

@@ -39,7 +39,7 @@ class Case:
             try:
                 await scenario()
             finally:
-                await self.monitor.stop()
+                self.monitor.stop()
 
         loop.run(watched())
 

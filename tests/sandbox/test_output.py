@@ -10,10 +10,9 @@ import threading
 import tracemalloc
 
 import pytest
-from support.timing import assert_linear
+from support.timing import PATIENCE, assert_linear
 
-from ollmsandbox import loop
-from ollmsandbox.sandbox.output import Capture, pump
+from ollmsandbox.sandbox.output import Capture, OutputReader
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.text.ansi import harmless
 
@@ -112,14 +111,14 @@ def test_a_stream_is_read_until_its_last_writer_is_gone() -> None:
     thread.start()
     capture, seen = Capture(5, 5), []
 
-    async def sink(data: bytes) -> None:
+    def sink(data: bytes) -> None:
         seen.append(len(data))
 
-    try:
-        loop.run(pump(reader, capture, sink))
-    finally:
-        thread.join()
-        os.close(reader)
+    reading = OutputReader(reader, capture, sink, lambda: None)
+    thread.join()
+    reading.join(PATIENCE)
+    reading.close()
+    os.close(reader)
     assert capture.total == sum(seen) == size + 3
     assert capture.text.endswith("\nxxend")
 
@@ -129,7 +128,7 @@ def test_a_busy_sink_blocks_the_writer() -> None:
     os.set_blocking(writer, False)
     written = 0
 
-    async def sink(_data: bytes) -> None:
+    def sink(_data: bytes) -> None:
         nonlocal written
         # Were it read on meanwhile, this would never end.
         while True:
@@ -139,13 +138,33 @@ def test_a_busy_sink_blocks_the_writer() -> None:
                 raise EOFError from None
 
     os.write(writer, b"begin")
-    try:
-        with pytest.raises(EOFError):
-            loop.run(pump(reader, Capture(), sink))
-    finally:
-        os.close(reader)
-        os.close(writer)
+    failed = threading.Event()
+    reading = OutputReader(reader, Capture(), sink, failed.set)
+    assert failed.wait(PATIENCE)
+    with pytest.raises(EOFError):
+        reading.close()
+    os.close(reader)
+    os.close(writer)
     assert written > 0
+
+
+@pytest.mark.parametrize("is_flooded", [True, False])
+def test_a_stream_that_a_process_keeps_open_can_be_left(is_flooded: bool) -> None:
+    reader, writer = os.pipe()
+    seen = threading.Event()
+
+    def sink(_data: bytes) -> None:
+        seen.set()
+        if is_flooded:
+            os.write(writer, b"more")
+
+    os.write(writer, b"begin")
+    reading = OutputReader(reader, Capture(), sink, lambda: None)
+    assert seen.wait(PATIENCE)
+    reading.join(0.01)
+    reading.close()
+    os.close(reader)
+    os.close(writer)
 
 
 # --- for people and models ---------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from support.bubble import by, each_way
 from support.person import Person
 
-from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, leftovers
+from ollmsandbox.sandbox.overlay import Overlay, Root, clock_offset, find_leftovers, leftovers
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 
 
@@ -157,9 +157,11 @@ def test_a_run_whose_process_lives_is_left_alone(tmp_path: Path) -> None:
         overlay.note_process(process.pid)
         overlay.release()
         assert list(leftovers(tmp_path / "cache", print)) == []
+        assert find_leftovers(tmp_path / "cache") == []
         process.kill()
         # Dead and not yet asked for, it does not live.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert find_leftovers(tmp_path / "cache") == [os.path.basename(overlay.folder)]
         (found,) = leftovers(tmp_path / "cache", print)
         assert found.run_id == overlay.run_id
         found.cleanup()

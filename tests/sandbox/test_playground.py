@@ -154,10 +154,10 @@ def run_during(person: Person, command: str, meanwhile: Callable[[], object] | s
     reader, writer = os.pipe()
 
     async def both() -> Result:
-        ready = asyncio.Event()
+        ready, main = asyncio.Event(), asyncio.get_running_loop()
 
-        async def noticed(_data: bytes) -> None:
-            ready.set()
+        def noticed(_data: bytes) -> None:
+            main.call_soon_threadsafe(ready.set)
 
         first = person.bubble().exec(
             f"{command}; echo ready; cat", stdin=reader, sinks=Sinks(noticed)

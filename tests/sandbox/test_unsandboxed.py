@@ -218,7 +218,7 @@ def test_the_keys_of_a_terminal_end_the_whole_tree(person: Person, number: int) 
     """They reach who watches over the command, who must not go without it."""
     started: list[int] = []
 
-    async def press(_data: bytes) -> None:
+    def press(_data: bytes) -> None:
         os.kill(started[0], number)
 
     waiting = "until test -s beat; do sleep 0.02; done"

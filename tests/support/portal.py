@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.escape.processes import children_of
 from support.person import ROOT, Person
 from support.servers.bus import Bus, private_bus, service_on
 from support.timing import PATIENCE, wait_for
@@ -81,10 +82,6 @@ class Flatpak:
             return Path("/proc", pid, "cmdline").read_bytes() == f"sleep\0{self.mark}\0".encode()
         except OSError:
             return False
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager

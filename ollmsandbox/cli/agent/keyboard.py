@@ -12,7 +12,7 @@ import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ...sandbox.output import readable
+from ...loop import readable
 
 _MOST_LINES = 1000
 

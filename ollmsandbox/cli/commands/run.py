@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import OllmSandboxError, SandboxError, WorkingDirError, in_words
@@ -19,6 +21,7 @@ from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, find_given_project
 from ..streams import Writer, give_up, print_notices, stdin_for
+from ..waiter import Waiter
 
 if TYPE_CHECKING:
     from ...engine.run import PreparedRun
@@ -54,11 +57,10 @@ _LEFT = {
 def run_in_sandbox(given: argparse.Namespace) -> int:
     # Starts in parallel, while we import the larger libraries.
     shared_starter()
-    from ...loop import run_bare
 
     job = _Run(given)
     try:
-        result: Result | None = run_bare(job.exec(_command(given)))
+        result: Result | None = job.run(_command(given))
         error = ""
     except (OllmSandboxError, OSError) as caught:
         explained = job.explain(caught)
@@ -116,6 +118,7 @@ def _write_before_exit(stream: int, data: bytes) -> None:
 class _Run:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
+        self._waiter = Waiter()
         self._signal = 0
         self.run_id = ""
         self.project = ""
@@ -128,20 +131,21 @@ class _Run:
         # The command has ended, but its changes could not be recorded.
         self._has_unsettled_changes = False
 
-    async def _install_alpine(self, paths: Paths, project: str) -> None:
+    def _install_alpine(self, paths: Paths, project: str) -> None:
         """Install Alpine if the project uses it and this is its first command; show progress."""
         from ...engine.run import awaits_rootfs, prepare_rootfs
 
         if awaits_rootfs(paths, os.environ, project):
+            from ... import loop
             from .rootfs import ProgressLine
 
             shown = ProgressLine(quiet=self._given.quiet)
             try:
-                await prepare_rootfs(paths, os.environ, project, shown)
+                loop.run(prepare_rootfs(paths, os.environ, project, shown))
             finally:
                 shown.end()
 
-    async def exec(self, command: str | Sequence[str]) -> Result:
+    def run(self, command: str | Sequence[str]) -> Result:
         from ...engine.run import finish_interrupted_runs, prepare_run
 
         given = self._given
@@ -150,14 +154,14 @@ class _Run:
             self._note(recovered)
         project = self.project = find_given_project(given.project, paths)
         if given.rootfs is not False:
-            await self._install_alpine(paths, project)
+            self._install_alpine(paths, project)
         spec = _spec(given, project, command)
         services: dict[str, Service] = {}
         if given.profile or given.tools or given.connection:
             from ..agents import prepare_front
 
-            spec, services = await prepare_front(given, spec, paths, command)
-        streams = _Streams(given)
+            spec, services = prepare_front(given, spec, paths, command)
+        streams = _Streams(given, self._waiter)
         run = prepare_run(
             spec, paths, os.environ, ask_host=streams.host_asker(spec), services=services
         )
@@ -174,7 +178,9 @@ class _Run:
         with contextlib.closing(streams), stdin_for(0) as stdin:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
-                result = await run.exec(command, sinks=sinks, stdin=stdin, terminal=terminal)
+                result = self._waiter.wait_for(
+                    partial(run.run, command, sinks=sinks, stdin=stdin, terminal=terminal)
+                )
             except BrokenPipeError:
                 # Nobody reads the output any more: exit like a program that SIGPIPE kills.
                 raise SystemExit(128 + signal.SIGPIPE) from None
@@ -207,22 +213,20 @@ class _Run:
 
     def _handle_signals(self, run: PreparedRun, streams: _Streams) -> None:
         """Stop the command at a signal, and exit even if the rest takes long."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
+        waiter = self._waiter
 
         def interrupted(number: int) -> None:
             self._signal = number
             run.stop()
-            loop.call_later(_PATIENCE, leave, loop.time() + _PATIENCE_TO_SETTLE)
+            waiter.call_later(_PATIENCE, partial(leave, time.monotonic() + _PATIENCE_TO_SETTLE))
 
         def leave(give_up: float) -> None:
             # Applying must not be interrupted. Before it the project is unchanged, and after it
             # there are only files to remove, which the next start does as well.
             is_unsettled = run.is_settling and run.report is None
             is_applying = is_unsettled and run.has_begun_to_apply()
-            if run.is_settling and (is_applying or loop.time() < give_up):
-                loop.call_later(_PATIENCE, leave, give_up)
+            if run.is_settling and (is_applying or time.monotonic() < give_up):
+                waiter.call_later(_PATIENCE, partial(leave, give_up))
                 return
             try:
                 streams.abandon()
@@ -236,7 +240,7 @@ class _Run:
         if streams.link is not None:
             numbers.append(signal.SIGQUIT)
         for number in numbers:
-            loop.add_signal_handler(number, interrupted, number)
+            waiter.add_signal_handler(number, partial(interrupted, number))
 
     def explain(self, error: OllmSandboxError | OSError) -> OllmSandboxError | OSError:
         """Return an error that also says what becomes of the command's changes, if it has ended."""
@@ -289,9 +293,9 @@ def _is_full(error: BaseException | None) -> bool:
 class _Streams:
     """Connects a command with our own streams, through a filter where they are terminals."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-
+    def __init__(self, given: argparse.Namespace, waiter: Waiter) -> None:
         self._given = given
+        self._waiter = waiter
         self._writers = {number: Writer(number) for number in (1, 2)}
         self._screens: dict[int, ScreenWriter] = {}
         self._rewriters: list[PathRewriter] = []
@@ -307,7 +311,7 @@ class _Streams:
         if _has_terminal(given):
             from ..terminal import TerminalLink
 
-            self.link = TerminalLink(self._screens.get(1))
+            self.link = TerminalLink(self._screens.get(1), waiter)
 
     def host_asker(self, spec: RunSpec) -> AskHost | None:
         """Return who asks about hosts that the command line does not name; raise if `--network`
@@ -316,8 +320,10 @@ class _Streams:
             return None
         from ..hosts import HostAsker
 
-        if not self._given.json and (asker := HostAsker.at_terminal(self.link)) is not None:
-            return asker
+        if not self._given.json:
+            asker = HostAsker.at_terminal(self._waiter, self.link)
+            if asker is not None:
+                return asker
         if spec.hosts:
             return None
         raise SandboxError(
@@ -355,17 +361,15 @@ class _Streams:
     def _start(self, _pid: int) -> None:
         # Until now, Ctrl+C was for us.
         if self.link is not None:
-            self.link.connect()
+            self._waiter.call(self.link.connect)
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         for rewriter in self._rewriters:
-            await rewriter.end()
+            rewriter.end()
         for screen in self._screens.values():
-            await screen.end()
-        for writer in self._writers.values():
-            await writer.flush()
+            screen.end()
         if self.link is not None:
-            self.link.disconnect()
+            self._waiter.call(self.link.disconnect)
 
     def abandon(self) -> None:
         """Give the user's terminal back, without waiting for it."""

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 
 from ... import N_
 from ...errors import SandboxError, Sentence, WorkingDirError
+from ...loop import readable
 from ...paths import is_inside, make_folder
 from ...text.ansi import harmless
-from ..output import readable
 from ..process import read_status
 from ..profile.profile import Profile
 from ..spec import RunSpec

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ... import N_
 from ...errors import SandboxError
@@ -22,9 +22,10 @@ from .ssh import SshAccess
 _ONE = "255.255.255.255"
 
 
-# Asks the user about a host and a port that the command tries to reach, and returns the answer. If
-# there is an address as well, the host was allowed, and it is private.
-AskHost = Callable[[str, int, str], Awaitable[bool]]
+# Begins to ask the user about a host and a port that the command tries to reach; returns a function
+# that withdraws the question. If there is an address as well, the host was allowed, and it is
+# private. The last argument receives the answer, in any thread.
+AskHost = Callable[[str, int, str, Callable[[bool], None]], Callable[[], object]]
 
 
 class HostNetwork:
@@ -47,10 +48,10 @@ class HostNetwork:
         self._environ = environ or {}
         self._names = Names()
         self._relay: Relay | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         # None while the user is being asked.
         self._answers: dict[tuple[str, int, str], bool | None] = {}
-        self._questions: set[asyncio.Task[None]] = set()
+        # What withdraws each question.
+        self._questions: list[Callable[[], object]] = []
         self._sockets: list[socket.socket] = []
         self._listeners: list[socket.socket] = []
         self._uses: tuple[HostUse, ...] = ()
@@ -103,19 +104,19 @@ class HostNetwork:
 
     def serve(self) -> None:
         """Serve the sockets, in a thread."""
-        self._loop = asyncio.get_running_loop()
         self._relay = Relay(
             self._names, self._sockets, self._listeners, self, resolve, self._services
         )
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End all connections and questions."""
-        for task in self._questions:
-            task.cancel()
         if self._relay is not None:
             relay, self._relay = self._relay, None
             self._uses = sorted_uses(relay.uses)
-            await asyncio.to_thread(relay.close)
+            relay.close()
+        # Afterwards, since only the relay asks more of them.
+        for withdraw in self._questions:
+            withdraw()
 
     # --- answers -----------------------------------------------------------------------------
 
@@ -139,24 +140,14 @@ class HostNetwork:
         if key not in self._answers:
             # A private address of a host that the user named is asked about, too, if possible.
             self._answers[key] = None if self._ask is not None else False
-            if self._loop is not None and self._ask is not None:
-                self._loop.call_soon_threadsafe(self._begin_to_ask, key)
+            if self._ask is not None:
+                self._questions.append(self._ask(*key, partial(self._take_answer, key)))
         return self._answers[key]
 
     def _is_named(self, host: str, port: int) -> bool:
         return any(rule.matches(host, port) for rule in self.rules)
 
-    def _begin_to_ask(self, key: tuple[str, int, str]) -> None:
-        task = asyncio.ensure_future(self._ask_user(key))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
-
-    async def _ask_user(self, key: tuple[str, int, str]) -> None:
-        assert self._ask is not None
-        allowed = False
-        try:
-            allowed = await self._ask(*key)
-        finally:
-            self._answers[key] = allowed
-            if self._relay is not None:
-                self._relay.wake()
+    def _take_answer(self, key: tuple[str, int, str], allowed: bool) -> None:
+        self._answers[key] = allowed
+        if (relay := self._relay) is not None:
+            relay.wake()

@@ -4,7 +4,6 @@ reaches what the command listens on, while it runs."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections import deque
@@ -166,9 +165,9 @@ class CommandPorts:
             self._published[port].serve(namespace)
         return self._published[port]
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for one in self.published:
-            await asyncio.to_thread(one.close)
+            one.close()
 
 
 def _listen(port: int) -> list[socket.socket]:

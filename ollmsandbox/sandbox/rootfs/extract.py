@@ -61,7 +61,7 @@ async def extract_rootfs(
     disk = min(limits.size, _AT_LEAST + _RATIO * size)
     entries = 0
 
-    async def count(listing: bytes) -> None:
+    def count(listing: bytes) -> None:
         nonlocal entries
         entries += listing.count(b"\n") + listing.count(b"/")
         if entries > limits.entries:

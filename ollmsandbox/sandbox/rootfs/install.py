@@ -357,7 +357,7 @@ class Installation:
                 tier=self._tier.number - 1,
             )
 
-    async def _on_apk_output(self, data: bytes) -> None:
+    def _on_apk_output(self, data: bytes) -> None:
         lines = data.decode("utf-8", "replace").strip().splitlines()
         if lines:
             self._worker.report(Step.PACKAGES, text=lines[-1][:200])

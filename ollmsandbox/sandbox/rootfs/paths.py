@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import WorkingDirError
@@ -91,18 +90,18 @@ class PathRewriter:
         # The end of what was passed on: the pattern looks at it.
         self._last = b""
 
-    async def __call__(self, data: bytes) -> None:
+    def __call__(self, data: bytes) -> None:
         text = self._last + self._held + data
         half = _HALF.search(text, max(len(self._last), len(text) - len(_NAME)))
         end = half.start() if half else len(text)
         self._held = text[end:]
-        await self._pass_on(text[:end])
+        self._pass_on(text[:end])
 
-    async def end(self) -> None:
+    def end(self) -> None:
         text, self._held = self._last + self._held, b""
-        await self._pass_on(text)
+        self._pass_on(text)
 
-    async def _pass_on(self, text: bytes) -> None:
+    def _pass_on(self, text: bytes) -> None:
         at = len(self._last)
         if len(text) == at:
             return
@@ -112,19 +111,20 @@ class PathRewriter:
             at = found.end()
         shown.append(text[at:])
         self._last = text[-_CONTEXT:]
-        await self._sink(b"".join(shown))
+        self._sink(b"".join(shown))
 
 
-@asynccontextmanager
-async def rewrite_paths(sinks: Sinks, project: str) -> AsyncIterator[Sinks]:
+def rewrite_paths(sinks: Sinks, project: str) -> Sinks:
+    """Return sinks that replace /workspace with the project's path."""
     assert sinks.stdout is not None
     assert sinks.stderr is not None
     stdout, stderr = PathRewriter(sinks.stdout, project), PathRewriter(sinks.stderr, project)
-    try:
-        yield sinks._replace(stdout=stdout, stderr=stderr)
-    finally:
-        await stdout.end()
-        await stderr.end()
+
+    def end() -> None:
+        stdout.end()
+        stderr.end()
+
+    return sinks._replace(stdout=stdout, stderr=stderr, ended=end)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -13,16 +12,17 @@ from pathlib import Path
 
 from ... import N_
 from ...errors import SandboxError, Sentence, in_lines
+from ...loop import in_stoppable_thread
 from ...paths import Paths
 from ..launch import LaunchPrograms, launch
 from ..limits import DiskWatch, watch_limits
-from ..output import Sink, readable
+from ..output import Sink
 from ..plan import mounts
 from ..plan.host import Host
 from ..plan.mounts import Mount
 from ..plan.plan import Plan
 from ..probe.probe import Capabilities
-from ..process import Result, Running, Sinks
+from ..process import Result, Running, Sinks, Stop
 from ..profile.file import read_profile
 from ..profile.profile import DEFAULT_PROFILE, Limits
 from ..seccomp import FilterRules
@@ -127,7 +127,7 @@ class RootfsSandbox:
         """
         programs = LaunchPrograms(self.found.bwrap, self.found.namespaces)
         status = BwrapStatus()
-        async with contextlib.AsyncExitStack() as closing:
+        with contextlib.ExitStack() as closing:
             started = launch(plan, argv, programs, self.paths, stdin, closing)
             status.listen(started.status)
 
@@ -138,16 +138,23 @@ class RootfsSandbox:
             running = Running(
                 stdout=started.stdout,
                 stderr=started.stderr,
-                ended=readable(started.pidfd),
+                ended=started.pidfd,
                 kill=kill,
                 capture=1 << 16,
                 sinks=Sinks(sink, sink),
             )
-            closing.push_async_callback(running.close)
-            folders = [str(self.folder)] if watched else []
-            limits = watch_limits(plan.limits, started.pid, DiskWatch(plan.limits, folders))
-            await running.wait(asyncio.ensure_future(limits))
-            await running.drain(seconds=5.0)
+            closing.callback(running.close)
+            disk = DiskWatch(plan.limits, [str(self.folder)] if watched else [])
+
+            def work() -> None:
+                running.wait(lambda over: watch_limits(plan.limits, started.pid, disk, over))
+                running.drain(seconds=5.0)
+
+            def stop() -> bool:
+                running.stop(Stop.PERSON)
+                return True
+
+            await in_stoppable_thread(argv[0], work, stop)
             status.read()
         return _result(running, status)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from gi.repository import Gio, GLib
 
 from ... import N_
 from ...errors import DeniedError, SandboxError, Sentence
+from ...loop import in_stoppable_thread
 from ...paths import Paths, is_inside, make_folder
 from ..launch import check_command, text_shell
 from ..limits import DiskWatch, watch_limits
@@ -92,9 +94,12 @@ class UnsandboxedRunner:
         """Note that the user lets the next command run in what was prepared."""
         self._is_approved = bool(self._folder)
 
-    def stop(self) -> None:
-        if self._running is not None:
-            self._running.stop(Stop.PERSON)
+    def stop(self) -> bool:
+        """Kill the command; return whether there is one."""
+        if (running := self._running) is None:
+            return False
+        running.stop(Stop.PERSON)
+        return True
 
     async def exec(
         self,
@@ -116,25 +121,35 @@ class UnsandboxedRunner:
         return result
 
     async def _follow(self, process: Process, sinks: Sinks) -> Result:
+        # The end is reported on the loop, and the thread below waits for it.
+        over = os.eventfd(0, os.EFD_CLOEXEC)
+        ending = asyncio.ensure_future(process.ended())
+        ending.add_done_callback(lambda _ended: os.eventfd_write(over, 1))
         running = Running(
             stdout=process.stdout,
             stderr=process.stderr,
-            ended=process.ended(),
+            ended=over,
             kill=process.kill,
             capture=self._spec.capture,
             sinks=sinks,
         )
         self._running = running
-        if sinks.started is not None:
-            sinks.started(process.pid)
-        disk = DiskWatch(self._profile.limits, shared=[self.project], unlock=False)
-        limits = watch_limits(self._profile.limits, process.pid, disk)
+        limits = self._profile.limits
+        disk = DiskWatch(limits, shared=[self.project], unlock=False)
+
+        def work() -> None:
+            with contextlib.closing(running):
+                if sinks.started is not None:
+                    sinks.started(process.pid)
+                running.wait(lambda ended: watch_limits(limits, process.pid, disk, ended))
+                running.drain(_DRAIN_TIMEOUT)
+
         try:
-            await running.wait(asyncio.ensure_future(limits))
-            await running.drain(_DRAIN_TIMEOUT)
+            await in_stoppable_thread("command", work, self.stop)
+            await ending
         finally:
             self._running = None
-            await running.close()
+            os.close(over)
         return running.result(process.exit_code())
 
     def _find_folder(self) -> str:

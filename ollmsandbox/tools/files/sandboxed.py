@@ -43,7 +43,7 @@ class ScriptReply:
     limit: int
     data: bytearray = field(default_factory=bytearray)
 
-    async def __call__(self, data: bytes) -> None:
+    def __call__(self, data: bytes) -> None:
         self.data += data[: max(0, self.limit - len(self.data))]
 
     @property
@@ -241,12 +241,13 @@ class _AwaitedReply(ScriptReply):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.ready = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
-    async def __call__(self, data: bytes) -> None:
-        await super().__call__(data)
+    def __call__(self, data: bytes) -> None:
+        super().__call__(data)
         words = self.words
         if words and self.rest_size >= (int(words[1]) if words[0] == "file" else 0):
-            self.ready.set()
+            self._loop.call_soon_threadsafe(self.ready.set)
 
 
 async def _finish(

@@ -4,7 +4,6 @@ the disk, and the next command sees what is pending."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable
 from contextlib import closing
@@ -62,8 +61,7 @@ def settle_left(person: Person, run_id: str, mode: Mode) -> None:
             if overlay.run_id == run_id:
                 overlay.about = {**overlay.about, "mode": mode.value}
                 recorder = Recorder(RunSpec(str(person.project), mode=mode), person.paths)
-                with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-                    runner.run(recorder.settle(overlay))
+                recorder.settle(overlay)
                 overlay.cleanup()
         finally:
             overlay.release()

@@ -11,19 +11,20 @@ import sys
 
 import pytest
 from support.bubble import with_profile
+from support.escape.processes import children_of
 from support.person import ROOT, Person
-from support.portal import Flatpak, children_of, hiding, portal
+from support.portal import Flatpak, hiding, portal
 from support.servers.bus import private_bus
 from support.timing import given_time, wait_for
 from support.tools import Agent
 
 from ollmsandbox import loop
 from ollmsandbox.errors import DeniedError, SandboxError, WorkingDirError
+from ollmsandbox.loop import readable
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.sandbox.flatpak.child import InnerCheck
 from ollmsandbox.sandbox.flatpak.portal import PortalError
 from ollmsandbox.sandbox.flatpak.runner import PROBLEMS, InnerRunner
-from ollmsandbox.sandbox.output import readable
 from ollmsandbox.sandbox.process import Sinks, Stop
 from ollmsandbox.sandbox.profile.file import read_profile
 
@@ -132,7 +133,7 @@ def test_background_processes_end_with_the_command(flatpak: Flatpak) -> None:
 def test_a_command_can_be_stopped(flatpak: Flatpak) -> None:
     runner = flatpak.runner()
 
-    async def stop_at_the_first_word(_data: bytes) -> None:
+    def stop_at_the_first_word(_data: bytes) -> None:
         runner.stop()
 
     sinks = Sinks(stdout=stop_at_the_first_word)
@@ -274,7 +275,7 @@ def test_a_missing_portal_or_bus_is_reported(person: Person) -> None:
 
 @pytest.mark.parametrize("what", ["bus", "portal"])
 def test_a_portal_that_goes_away_ends_the_command(flatpak: Flatpak, what: str) -> None:
-    async def lose(_data: bytes) -> None:
+    def lose(_data: bytes) -> None:
         flatpak.lose(what)
 
     command = flatpak.runner().exec(hiding(flatpak, "sleep 60"), sinks=Sinks(stdout=lose))

@@ -238,20 +238,16 @@ def test_a_name_that_comes_in_pieces_is_found() -> None:
         b"/workspace file:///p/b //workspace\n/works"
     )
 
-    async def feed(size: int) -> bytes:
+    def feed(size: int) -> bytes:
         passed: list[bytes] = []
-
-        async def sink(data: bytes) -> None:
-            passed.append(data)
-
-        renamed = PathRewriter(sink, "/p")
+        renamed = PathRewriter(passed.append, "/p")
         for start in range(0, len(given), size):
-            await renamed(given[start : start + size])
-        await renamed.end()
+            renamed(given[start : start + size])
+        renamed.end()
         return b"".join(passed)
 
     for size in (1, 2, 3, 7, 1000):
-        assert loop.run(feed(size)) == wanted
+        assert feed(size) == wanted
 
 
 def test_install_from_a_file(person: Person, tmp_path: Path) -> None:

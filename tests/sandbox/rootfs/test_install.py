@@ -263,7 +263,7 @@ def test_cancelled_it_closes_the_connection_to_the_mirror_at_once(
         return bytes(await asyncio.wait_for(rest, PATIENCE))
 
     person._copy_probe()
-    assert loop.run_bare(cancel()) == b""
+    assert loop.run(cancel()) == b""
 
 
 _BUILDER = """
@@ -342,10 +342,10 @@ def test_an_upgrade_leaves_running_commands_where_they_are(
     person.share_playground()
 
     async def upgrade() -> str:
-        ready = asyncio.Event()
+        ready, main = asyncio.Event(), asyncio.get_running_loop()
 
-        async def noticed(_data: bytes) -> None:
-            ready.set()
+        def noticed(_data: bytes) -> None:
+            main.call_soon_threadsafe(ready.set)
 
         bubble = person.bubble(rootfs=old)
         running = asyncio.ensure_future(bubble.exec(script, sinks=Sinks(noticed)))

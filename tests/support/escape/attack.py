@@ -218,7 +218,7 @@ def run_while(person: Person, command: str, act: Callable[[], object], **options
     playground: a command sees the project as it was at its start."""
     acted = False
 
-    async def noticed(_data: bytes) -> None:
+    def noticed(_data: bytes) -> None:
         nonlocal acted
         if not acted:
             acted = True

@@ -107,9 +107,9 @@ class _Stepping(Recorder):
         super().__init__(RunSpec(project, mode=mode), paths)
         self._step = step
 
-    async def settle(self, overlay: Overlay) -> None:
+    def settle(self, overlay: Overlay) -> None:
         with after_each_change(self._step):
-            await super().settle(overlay)
+            super().settle(overlay)
 
 
 def settle(person: Person, command: str, mode: Mode = Mode.AUTO, step: Step = no_step) -> Report:
@@ -123,7 +123,7 @@ def during(person: Person, command: str, act: Callable[[], object], mode: Mode) 
     recorder = Recorder(RunSpec(os.path.realpath(person.project), mode=mode), person.paths)
     person.share_playground()
 
-    async def noticed(_data: bytes) -> None:
+    def noticed(_data: bytes) -> None:
         if not (person.playground / "go").exists():
             act()
             (person.playground / "go").touch()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -134,7 +133,7 @@ class Leaver:
     def roots(self) -> Sequence[Root]:
         return self._recorder.roots()
 
-    async def settle(self, overlay: Overlay) -> None:
+    def settle(self, overlay: Overlay) -> None:
         self.run_id = overlay.run_id
         raise LeftBehind
 
@@ -205,8 +204,7 @@ class Snapshot:
         recorder = Recorder(RunSpec(project, mode=mode, command="the command"), paths)
         overlay.about = {**overlay.about, "mode": mode.value, "command": "the command"}
         try:
-            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-                runner.run(recorder.settle(overlay))
+            recorder.settle(overlay)
             overlay.cleanup()
         finally:
             overlay.release()

@@ -5,12 +5,14 @@ behind."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from support.escape.attack import IS_ROOT, python
 from support.person import Person
@@ -57,6 +59,15 @@ class Mark:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, whichever of its threads has started them."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found += map(int, file.read_text().split())
+    return found
 
 
 def _all_arguments() -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,6 @@ host and returns a `Ran`; `asked` lists the questions.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import base64
 import contextlib
@@ -359,11 +358,15 @@ def run(
     from ollmsandbox.sandbox.network.ssh import SshAccess
     from ollmsandbox.sandbox.spec import RunSpec
 
-    async def ask(host: str, port: int, address: str) -> bool:
+    def ask(
+        host: str, port: int, address: str, answered: Callable[[bool], None]
+    ) -> Callable[[], None]:
         assert answer is not None
         asked.append((host, port, address))
-        await asyncio.sleep(wait)
-        return answer(host, port, address)
+        given = answer(host, port, address)
+        timer = threading.Timer(wait, answered, [given])
+        timer.start()
+        return timer.cancel
 
     async def once() -> Ran:
         rules = parse_hosts(hosts)

@@ -326,7 +326,7 @@ def test_of_two_versions_made_at_once_the_one_not_chosen_is_a_conflict(pane: Pan
     pane.run("echo 1 > file", Mode.REVIEW)
     # The one that began first ends last.
     [overlay] = leftovers(pane.person.paths.cache, print)
-    finish(recorder.settle(overlay))
+    recorder.settle(overlay)
     overlay.cleanup()
     with closing(Review(pane.person.paths)) as review:
         project = review.manager.find_project(pane.person.project)
