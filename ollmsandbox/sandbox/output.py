@@ -75,11 +75,11 @@ class OutputReader:
         self._descriptor = descriptor
         self._capture = capture
         self._sink = sink
-        self._failed = failed
         self._error: BaseException | None = None
         self._is_closed = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        # Not kept: `failed` leads to the run, which holds locks until nothing refers to it.
+        self._thread = threading.Thread(target=self._work, args=(failed,), daemon=True)
         self._thread.start()
 
     def join(self, seconds: float | None) -> None:
@@ -96,12 +96,12 @@ class OutputReader:
         if self._error is not None:
             raise self._error
 
-    def _work(self) -> None:
+    def _work(self, failed: Callable[[], None]) -> None:
         try:
             self._read()
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self._error = error
-            self._failed()
+            failed()
 
     def _read(self) -> None:
         os.set_blocking(self._descriptor, False)
