@@ -17,7 +17,7 @@ from ...paths import is_missing
 from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
-from ..widgets.signals import forward, signals
+from ..widgets.signals import signals
 from ..widgets.tasks import Tasks, as_task
 from . import rows
 
@@ -85,8 +85,6 @@ class FoldersGroup(rows.RowGroup):
 
 
 class FoldersWindow(rows.SettingsWindow):
-    __gsignals__ = signals({"changed": ()})
-
     def __init__(
         self,
         parent: Gtk.Window,
@@ -101,7 +99,6 @@ class FoldersWindow(rows.SettingsWindow):
         self._environ = environ
         self._project = project
         self.group = FoldersGroup(manager, self._tasks, project)
-        forward(self.group, "changed", self)
         self.group.set_header_suffix(rows.button(_("Open…"), _("Open a Folder"), self._open))
         page = Adw.PreferencesPage(title=name, icon_name="folder-symbolic")
         page.add(self.group)

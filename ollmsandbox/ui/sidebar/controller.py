@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gio, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
@@ -60,17 +60,25 @@ class SidebarController:
         # What can be undone, as long as its toast is shown.
         self._removals: dict[Adw.Toast, Undo] = {}
         add_shortcut(window, "<Control>z", self._on_undo_key)
-        handlers: tuple[tuple[str, Callable[..., object]], ...] = (
-            ("open-session", self._on_open_session),
-            ("new-session", self._on_new_session),
-            ("remove-project", self._on_remove_project),
-            ("locate-project", self._on_locate_project),
-            ("rename-session", self._on_rename_session),
-            ("delete-session", self._on_delete_session),
-            ("search", self.refresh),
-        )
-        for name, method in handlers:
-            sidebar.connect(name, weakly(method))
+        sidebar.search.connect("search-changed", weakly(self.refresh))
+        self.add_action("open-session", self._on_open_session, "s")
+        self.add_action("rename-session", self._on_rename_session, "s")
+        self.add_action("delete-session", self._on_delete_session, "s")
+        self.add_action("new-session", self._on_new_session)
+        self.add_action("remove-project", self._on_remove_project)
+        self.add_action("locate-project", self._on_locate_project)
+
+    def add_action(self, name: str, method: Callable[[str], object], takes: str = "ay") -> None:
+        """Call a method with a path, or with an id if the action `takes` a string."""
+        call = weakly(method)
+
+        def activated(_action: Gio.SimpleAction, target: GLib.Variant) -> None:
+            is_id = takes == "s"
+            call(target.get_string() if is_id else os.fsdecode(target.get_bytestring()))
+
+        action = Gio.SimpleAction.new(name, GLib.VariantType.new(takes))
+        action.connect("activate", activated)
+        self._sidebar.actions.add_action(action)
 
     @property
     def has_request(self) -> bool:
@@ -116,25 +124,25 @@ class SidebarController:
             await self.new_session(path)
 
     @as_task
-    async def _on_open_session(self, sidebar: Sidebar, session_id: str) -> None:
-        found = sidebar.found_in(session_id)
+    async def _on_open_session(self, session_id: str) -> None:
+        found = self._sidebar.found_in(session_id)
         await self.open_session(session_id)
         if found is not None and self._shown is not None and self._shown.id == session_id:
             self._go_to(found)
 
-    def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
+    def _on_new_session(self, project: str) -> None:
         self._tasks.start(self.new_session(project))
 
     def remove_shown(self, *_args: object) -> None:
         if self._shown is not None and self._shown.project is not None:
-            self._on_remove_project(self._sidebar, self._shown.project)
+            self._on_remove_project(self._shown.project)
 
     def locate_shown(self, *_args: object) -> None:
         if self._shown is not None and self._shown.project is not None:
-            self._on_locate_project(self._sidebar, self._shown.project)
+            self._on_locate_project(self._shown.project)
 
     @as_task
-    async def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
+    async def _on_locate_project(self, path: str) -> None:
         title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
         folder = await choose_folder(self._window, title)
         if folder is None:
@@ -154,7 +162,7 @@ class SidebarController:
             await self.new_session(moved)
 
     @as_task
-    async def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
+    async def _on_remove_project(self, path: str) -> None:
         name = visible_line(os.path.basename(path) or path)
         if not await may_remove(self._window, self._sessions, path, name):
             return
@@ -167,7 +175,7 @@ class SidebarController:
         )
 
     @as_task
-    async def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
+    async def _on_rename_session(self, session_id: str) -> None:
         before = await self._sessions.title(session_id)
         heading, label, action = _("Rename Session"), _("Session name"), _("_Rename")
         title = await ask_for_name(self._window, heading, "", label, action, name=before)
@@ -175,7 +183,7 @@ class SidebarController:
             await self._sessions.rename(session_id, title)
 
     @as_task
-    async def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
+    async def _on_delete_session(self, session_id: str) -> None:
         if not await may_delete(self._window, self._sessions, session_id):
             return
         if self._shown is not None and self._shown.id == session_id:

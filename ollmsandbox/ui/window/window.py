@@ -187,17 +187,13 @@ class Window(Adw.ApplicationWindow):
         return typed
 
     def _add_actions(self, do: Callable[[str], object]) -> None:
-        allowing = {
-            **dict.fromkeys(_BY_SESSION, self.changes_button),
-            "take-tour": self.welcome.tour_button,
-        }
         sync = GObject.BindingFlags.SYNC_CREATE
         for name in _ACTIONS:
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", lambda action, _target: do(action.get_name()))
             self.add_action(action)
-            if name in allowing:
-                allowing[name].bind_property("sensitive", action, "enabled", sync)
+            if name in _BY_SESSION:
+                self.changes_button.bind_property("sensitive", action, "enabled", sync)
 
     # --- the side pane ---------------------------------------------------------------------------
 
