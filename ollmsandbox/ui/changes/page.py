@@ -218,9 +218,7 @@ class ChangePage(Gtk.Box):
         elif (texts := shown.texts) is not None:
             self._show_diff(texts)
         else:
-            pair = ImagePair()
-            pair.show_files(shown.old_data, shown.new_data)
-            self.place.set_child(pair)
+            self.place.set_child(ImagePair(shown.old_data, shown.new_data))
         self._texts = texts
         if texts is None:
             self.diff = None

@@ -11,7 +11,7 @@ from gi.repository import Adw, Gdk, Gio, GLib, GObject, Gtk, Pango
 from ...i18n import _
 from ...sandbox.spec import Mode
 from ...tools.base import Picture
-from ..diff.images import MOST_BYTES
+from ..diff.images import MOST_BYTES, DecodedPicture
 from ..resources import template
 from ..settings import Settings
 from ..widgets.boxes import hbox, icon_button
@@ -73,9 +73,6 @@ class PictureChips(Gtk.FlowBox):
         self.emit("changed")
 
     def _chip(self, picture: Picture) -> Gtk.Widget:
-        # Imported here: the first frame needs none.
-        from ..markdown.picture import DecodedPicture
-
         name = picture.name
         words = _("Remove {name}").format(name=name)
         button = icon_button("window-close-symbolic", words, "flat", "circular", "chip-button")

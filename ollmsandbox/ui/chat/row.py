@@ -10,7 +10,7 @@ from gi.repository import GLib, GObject, Gtk
 from ...chat.messages import Role
 from ...i18n import _
 from ...text.visible import visible_words
-from ..markdown.picture import DecodedPicture
+from ..diff.images import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry

@@ -28,7 +28,7 @@ from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
 from ollmsandbox.ui.chat.composer import Composer
-from ollmsandbox.ui.markdown.picture import DecodedPicture
+from ollmsandbox.ui.diff.images import DecodedPicture
 from ollmsandbox.ui.sessions.attachment import decode_attachment
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
