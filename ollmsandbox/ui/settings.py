@@ -135,7 +135,6 @@ def find_schema() -> Gio.SettingsSchema:
 
 _MIB = 1 << 20
 _MOST_MIB = 999_999
-_DAY = 86400
 
 
 class LimitSetting(NamedTuple):
@@ -160,7 +159,7 @@ class LimitSetting(NamedTuple):
 
 
 LIMITS = (
-    LimitSetting("time-limit", "time", 1, least=1, most=_DAY, step=10),
+    LimitSetting("time-limit", "time", 1, least=1, most=86400, step=10),
     LimitSetting("memory-limit", "memory", _MIB, least=64, most=_MOST_MIB, step=256),
     LimitSetting("process-limit", "processes", 1, least=16, most=_MOST_MIB, step=16),
     LimitSetting("disk-limit", "disk", _MIB, least=1, most=_MOST_MIB, step=256),

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 # Milliseconds without a key.
 REST = 2000
-# Files that `@` offers.
-_MOST_FOUND = 8
 
 
 class ChatController:
@@ -341,7 +339,7 @@ class ChatController:
         from ...project.records.folder import Folder  # not needed for the first frame
 
         folder = Folder(session.project, self._manager)
-        return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
+        return await asyncio.to_thread(folder.find_files, text, 8)
 
     def _on_answer(self, view: ChatView, asked_id: str, answer: Answer | str) -> None:
         self._asker.answer(asked_id, answer)

@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 # The number of entries shown at first, and added by each click on "Show Earlier Messages".
 PAGE = 200
-# Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
-_SLICE, _PAUSE = 0.002, 8
 _AROUND_FOCUS = 12
 
 
@@ -252,7 +250,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         if self._viewport.is_growing and self._frames.waits(self._viewport):
             return self._look_later()
         try:
-            self._viewport.is_growing = self._make_some(time.monotonic() + _SLICE)
+            self._viewport.is_growing = self._make_some(time.monotonic() + 0.002)
         finally:
             self._source = 0
         if self._viewport.is_growing:
@@ -263,7 +261,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         return GLib.SOURCE_REMOVE
 
     def _look_later(self) -> bool:
-        self._source = GLib.timeout_add(_PAUSE, weakly(self._look))
+        # After a pause in which a frame is drawn.
+        self._source = GLib.timeout_add(8, weakly(self._look))
         return GLib.SOURCE_REMOVE
 
     def _make_some(self, end: float) -> bool:

@@ -43,7 +43,6 @@ from .todo import TodoList
 
 # Lines of output that are in view at once, without a search.
 _IN_VIEW = 12
-_TICK = 200
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
 _LONG = 60
@@ -395,7 +394,7 @@ class ToolCard(Gtk.Box):
         self.ports_box.set_visible(bool(found))
 
     def _begin_clock(self) -> None:
-        self._clock.start(_TICK)
+        self._clock.start(200)
         has_lasted = time.time() - self.entry.began_at >= GRAPH_AFTER
         if self.usage is None and self.entry.pid > 0 and has_lasted:
             self.usage = UsageWatch(self.entry.pid)

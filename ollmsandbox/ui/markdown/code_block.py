@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from gi.repository import Adw, GLib, Gtk, GtkSource
+from gi.repository import GLib, Gtk, GtkSource
 
 from ...i18n import _
+from ..diff.colours import set_scheme
 from ..resources import template
 from ..widgets.scheduling import Timer
 from ..widgets.scroller import NestedScroller
@@ -141,8 +142,7 @@ class CodeBlock(Gtk.Box):
         return GLib.SOURCE_REMOVE
 
     def _recolour(self, *_args: object) -> None:
-        name = "Adwaita-dark" if Adw.StyleManager.get_default().get_dark() else "Adwaita"
-        self._buffer.set_style_scheme(GtkSource.StyleSchemeManager.get_default().get_scheme(name))
+        set_scheme(self._buffer)
 
 
 def find_language(written: str) -> GtkSource.Language | None:

@@ -31,9 +31,6 @@ def shown_model(name: str) -> str:
     return _(name) if name == TOUR.model else name
 
 
-_MANY = 8
-
-
 class ConnectionState(Enum):
     UNKNOWN = "unknown"
     CONNECTING = "connecting"
@@ -146,7 +143,7 @@ class ModelChooser(Gtk.MenuButton):
                     is_current = (connection.name, model) == self._current
                     state = connection.state if is_current else None
                     self._list.append(_ModelRow(connection.name, model, state))
-        self._filter.set_visible(count > _MANY)
+        self._filter.set_visible(count > 8)
 
     def _on_opened(self, _popover: Gtk.Popover) -> None:
         """Ask the servers again, and begin at the model in use."""

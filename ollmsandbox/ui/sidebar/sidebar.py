@@ -106,9 +106,8 @@ def _row(item: Item) -> Row:
     return SessionRow(item) if isinstance(item, SessionItem) else OlderRow(item)
 
 
-# Rows per step, and milliseconds between two steps.
+# Rows per step.
 _AT_ONCE = 8
-_PAUSE = 10
 
 
 @Gtk.Template(filename=template("sidebar/sidebar"))
@@ -203,7 +202,7 @@ class Sidebar(Gtk.Box):
         if len(list(islice(self._filling, _AT_ONCE))) < _AT_ONCE:
             self._filling = None
         else:
-            self._next_step.start(_PAUSE)
+            self._next_step.start(10)
         self._mark_selected()
         if focused is not None and self._focused_row() is not focused:
             # It was moved or removed.

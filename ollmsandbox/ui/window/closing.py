@@ -29,14 +29,6 @@ from ..widgets.work_bar import WorkBar
 
 # Seconds until a disk that does not respond is given up: longer than the database waits for a lock.
 PATIENCE = 20.0
-# Seconds for the main loop to handle events.
-_TURN = 0.05
-# Seconds from the system's request to the end, if nothing in a project is being changed. Reading
-# may take long, or wait for others.
-_GRACE = 5.0
-# Seconds if something is being changed. Systems wait little longer before they kill a program.
-_GRACE_TO_CHANGE = 60.0
-_PAUSE = 0.2
 
 
 class WindowCloser:
@@ -169,7 +161,7 @@ class WindowCloser:
         if found:
             # GTK has to hear that the pointer has left.
             self._window.get_display().sync()
-            await asyncio.sleep(_TURN)
+            await asyncio.sleep(0.05)
 
 
 def _open_popovers(widget: Gtk.Widget) -> Iterator[Gtk.Popover]:
@@ -192,9 +184,11 @@ def exit_in_time(paths: Paths, signal_number: int) -> None:
 
 def _exit_later(paths: Paths, signal_number: int) -> None:
     began = time.monotonic()
-    time.sleep(_GRACE)
-    while time.monotonic() < began + _GRACE_TO_CHANGE and _is_changing_a_project(paths):
-        time.sleep(_PAUSE)
+    # Reading may take long, or wait for others.
+    time.sleep(5.0)
+    # Systems wait little longer before they kill a program.
+    while time.monotonic() < began + 60.0 and _is_changing_a_project(paths):
+        time.sleep(0.2)
     try:
         _print(_("Stopped. Unfinished work resumes at the next start."))
         sys.stderr.flush()

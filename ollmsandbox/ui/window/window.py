@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 
 # The least widths of the panes, in pixels, and the greatest one of the side pane.
 _SIDE, _CHANGES, _WIDEST = 200, 340, 420
-# What the changes leave of the window for the chat, its border included.
-_CHAT = 400
-# Pixels that the header bar needs beside the text of the badge, which is longer in some languages.
-_BESIDE_BADGE = 430
-# From this width on, the button for the changes has room for its text.
-_WIDE = 1000
 # Springs: that of an Adw.Flap, and one that comes to rest in the first frame.
 _SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1, 1e9)
 
@@ -289,7 +283,8 @@ class Window(Adw.ApplicationWindow):
             is_hidden = not self.flap.get_reveal_progress() and not self.flap.get_reveal_flap()
             side = min(self.side_pane.wanted, _WIDEST)
             has_side = self.side_pane.get_visible() and not self.leaflet.get_folded()
-            room = max(1, surface.get_width() - (side if has_side else 0) - _CHAT)
+            # The chat keeps 400 pixels, its border included.
+            room = max(1, surface.get_width() - (side if has_side else 0) - 400)
             # What is free because the user has hidden the side pane.
             free = 0 if self.side_button.get_active() else side
             self.changes_pane.limit(0 if is_hidden else room, free)
@@ -339,9 +334,10 @@ class Window(Adw.ApplicationWindow):
         self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
         # The badge's text would leave the changes no room beside the chat.
         width = self.get_default_size()[0]
-        needed = self.badge.text_width + _BESIDE_BADGE
+        # The text is longer in some languages.
+        needed = self.badge.text_width + 430
         self.badge.set_narrow(is_open or 0 < width < needed)
-        self.changes_word.set_visible(not is_open and width >= _WIDE)
+        self.changes_word.set_visible(not is_open and width >= 1000)
 
 
 def _unseen_field() -> Gtk.Text:

@@ -192,13 +192,13 @@ def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> N
 
 def test_colours_follow_the_theme(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
-    tag = view._columns[0].tags.added
+    tag = view._columns[0].tags.note
     manager = Adw.StyleManager.get_default()
     try:
         manager.set_color_scheme(Adw.ColorScheme.FORCE_LIGHT)
-        light = tag.props.paragraph_background_rgba.to_string()
+        light = tag.props.foreground_rgba.to_string()
         manager.set_color_scheme(Adw.ColorScheme.FORCE_DARK)
-        assert tag.props.paragraph_background_rgba.to_string() != light
+        assert tag.props.foreground_rgba.to_string() != light
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
 
