@@ -243,7 +243,7 @@ class Application(Adw.Application):
 
     def _announce(self, request: PermissionRequest | UserQuestion) -> None:
         """Notify the user of a question that is not in view."""
-        if not self.settings.boolean("notifications"):
+        if not self.settings.get_boolean("notifications"):
             return
         if self._controller is not None and self._controller.shows_question(request):
             return

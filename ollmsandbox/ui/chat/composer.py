@@ -108,7 +108,6 @@ class Composer(Gtk.Box):
         {
             # A message to the model, or a !command.
             "send": (str,),
-            "stop": (),
             # Ask for files, or for pictures.
             "attach": (),
             "attach-pictures": (),
@@ -149,13 +148,12 @@ class Composer(Gtk.Box):
         self._buffer = self.view.get_buffer()
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
-        self.stop_button.connect("clicked", weakly(self._on_stop))
         self.chips.connect("changed", weakly(self._refresh))
         self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
         self.completion.connect("chosen", weakly(self._on_completed))
         actions = Gio.SimpleActionGroup()
-        actions.add_action(settings.action("apply-mode"))
+        actions.add_action(settings.create_action("apply-mode"))
         for name in ("attach", "attach-pictures"):
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", weakly(self._on_attach))
@@ -172,7 +170,7 @@ class Composer(Gtk.Box):
         self.show_sight(sees=False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
-        settings.connect("changed", weakly(self._on_setting))
+        settings.connect("changed::apply-mode", weakly(self._show_mode))
         self._show_mode()
         self._buffer.connect("changed", weakly(self._refresh))
         on_key(self.view, self._on_key, phase=Gtk.PropagationPhase.CAPTURE)
@@ -304,7 +302,7 @@ class Composer(Gtk.Box):
         if not held and self.completion.take_key(key):
             return True
         if key in _ENTER:
-            with_enter = self._settings.boolean("send-with-enter")
+            with_enter = self._settings.get_boolean("send-with-enter")
             sends = bool(held & Gdk.ModifierType.CONTROL_MASK) or (with_enter and not held)
             if sends:
                 self._send()
@@ -389,12 +387,8 @@ class Composer(Gtk.Box):
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])
 
-    def _on_setting(self, _settings: Settings, key: str) -> None:
-        if key == "apply-mode":
-            self._show_mode()
-
-    def _show_mode(self) -> None:
-        mode = self._settings.text("apply-mode")
+    def _show_mode(self, *_args: object) -> None:
+        mode = self._settings.get_string("apply-mode")
         words = _("Review First") if mode == Mode.REVIEW.value else _("Apply Right Away")
         self.mode_button.set_label(words)
         name = _("When a command changes files: {}").format(words)
@@ -403,10 +397,6 @@ class Composer(Gtk.Box):
         inner = self.mode_button.get_first_child()
         assert inner is not None
         set_accessible_name(inner, name)
-
-    def _on_stop(self, _button: Gtk.Button) -> None:
-        self.emit("stop")
-        self.focus()
 
 
 def _quoted(path: str) -> str:

@@ -73,7 +73,6 @@ class ChatController:
             (view, "answer", self._on_answer),
             (view, "save-hosts", self._on_save_hosts),
             (view, "open-terminal", self._on_open_terminal),
-            (view.composer, "stop", self.stop),
             (view.composer, "attach", self._on_attach),
             (view.composer, "attach-pictures", self._on_attach_pictures),
             (view.composer, "look-at-model", self._on_look_at_model),

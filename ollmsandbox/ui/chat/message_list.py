@@ -39,14 +39,8 @@ _AROUND_FOCUS = 12
 class MessageList(Gtk.ScrolledWindow, Generic[T]):
     """Show the last items; `at-end` is true while the list follows its end."""
 
-    __gsignals__ = signals(
-        {
-            # Other rows may be in view.
-            "scrolled": (),
-            # A row was removed: the item, and the row.
-            "row-dropped": (object, Gtk.Widget),
-        }
-    )
+    # Other rows may be in view.
+    __gsignals__ = signals({"scrolled": ()})
 
     at_end = GObject.Property(type=bool, default=True)
 
@@ -301,8 +295,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             self._box.remove(page)
         if item in self._unmade:
             self._unmade.remove(item)
-        elif (child := row.get_child()) is not None:
-            self.emit("row-dropped", item, child)
 
     def _drop_oldest(self) -> None:
         while len(self._items) - self._first > PAGE:

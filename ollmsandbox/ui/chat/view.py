@@ -96,7 +96,6 @@ class ChatView(Gtk.Box):
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
-        self.column.connect("row-dropped", weakly(self._on_dropped))
         self._to_end = Gtk.Button(
             icon_name="go-bottom-symbolic",
             tooltip_text=_("Go to the End"),
@@ -362,7 +361,7 @@ class ChatView(Gtk.Box):
         if isinstance(entry, CallGroup):
             from .group import CallGroupRow
 
-            row = CallGroupRow(entry, self._make_content, self._drop_content)
+            row = CallGroupRow(entry, self._make_content)
         elif isinstance(entry, MessageEntry):
             row = MessageRow(entry, self.session.project if self.session else None)
             forward(row, "open-link", self)
@@ -386,12 +385,6 @@ class ChatView(Gtk.Box):
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
         return row
-
-    def _drop_content(self, row: Gtk.Widget) -> None:
-        from .row import SummaryRow
-
-        if not isinstance(row, SummaryRow):
-            cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
     def _forget(self) -> None:
         self._handlers.disconnect()
@@ -540,10 +533,6 @@ class ChatView(Gtk.Box):
         self._to_end.set_visible(not self.column.at_end and hidden == asking)
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
-
-    def _on_dropped(self, _column: MessageList, _entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Bin):
-            self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
         hidden = self._unseen_questions()

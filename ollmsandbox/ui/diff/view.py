@@ -152,9 +152,9 @@ class DiffView(Gtk.Box):
         self._left = most_sections
         # The index of the section that was last gone to; -1 at first.
         self.current = -1
-        self._theme = SignalHandlers()
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
+        follow_theme(SignalHandlers(self), self._theme_changed)
         self._toggled = self.side_toggle.connect("toggled", weakly(self._on_side_toggled))
         for keys, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
             add_shortcut(self, keys, self._go, None, by, phase=Gtk.PropagationPhase.CAPTURE)
@@ -452,16 +452,6 @@ class DiffView(Gtk.Box):
             self._rebuild()
         self.side_toggle.set_visible(is_wide)
         self._show_summary()
-
-    # --- the theme -----------------------------------------------------------------------------
-
-    def do_realize(self) -> None:
-        Gtk.Box.do_realize(self)
-        follow_theme(self._theme, self._theme_changed)
-
-    def do_unrealize(self) -> None:
-        self._theme.disconnect()
-        Gtk.Box.do_unrealize(self)
 
     def _theme_changed(self, *_args: object) -> None:
         for column in self._columns:

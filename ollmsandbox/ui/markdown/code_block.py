@@ -49,7 +49,6 @@ class CodeBlock(Gtk.Box):
         super().__init__()
         self.text = ""
         self._line = 0  # the length of the last line
-        self._theme = SignalHandlers()
         self._copied = Timer(self._show_copied)
         self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
         self._last_line = self._buffer.create_mark(
@@ -62,7 +61,7 @@ class CodeBlock(Gtk.Box):
             name = _("Shell")
         self.name_label.set_label(name)
         self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
-        self._recolour()
+        follow_theme(SignalHandlers(self), self._recolour)
         self.copy_button.connect("clicked", weakly(self._copy))
         self.connect("map", weakly(self._mapped))
         self.connect("unmap", weakly(self._unmapped))
@@ -123,15 +122,12 @@ class CodeBlock(Gtk.Box):
         self.copy_button.update_property([Gtk.AccessibleProperty.LABEL], [label])
 
     def _mapped(self, _widget: Gtk.Widget) -> None:
-        # The style manager lives as long as the program, so no handler may stay connected.
-        follow_theme(self._theme, self._recolour)
         self._fit()
         if self._buffer.get_language() is not self.language:
             # Loading a language may take longer than a frame.
             GLib.timeout_add(1, weakly(self._colour))
 
     def _unmapped(self, _widget: Gtk.Widget) -> None:
-        self._theme.disconnect()
         self._copied.stop()
         self._show_copied()
 

@@ -53,6 +53,7 @@ class MarkdownView(Adw.Bin):
         self._patience = Patience()
         self._frames = FrameByFrame()
         self._start()
+        self.connect("unrealize", weakly(self.take_down))
         if text:
             self.set_text(text)
 
@@ -79,7 +80,7 @@ class MarkdownView(Adw.Bin):
         self._finished = True
         self._schedule(0)
 
-    def take_down(self) -> None:
+    def take_down(self, *_args: object) -> None:
         """Remove the widgets in steps, because freeing hundreds of them takes time."""
         if self._source:
             GLib.source_remove(self._source)

@@ -35,6 +35,10 @@ _LASTING = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)
 _PAUSE = 400
 # Milliseconds between two checks of what is in view.
 _LOOK = 100
+# The same for a card that is out of view.
+_LOOK_AWAY = 1500
+# Lines measured in each check.
+_LINES = 2000
 
 
 @Gtk.Template(filename=template("permission/card"))
@@ -207,7 +211,7 @@ class ChatPermission(Gtk.Box):
         if self._known_width != (width := self.subject.get_width()):
             self._known_lines, self._known_width = 0, width
         _found, place = self.subject.get_buffer().get_iter_at_line(self._known_lines)
-        for _number in range(2000):
+        for _number in range(_LINES):
             top, height = self.subject.get_line_yrange(place)
             if not height:
                 return False
@@ -270,7 +274,7 @@ class ChatPermission(Gtk.Box):
 
     def _look_again(self) -> None:
         self._look()
-        self._keep_looking(_LOOK if is_in_reach(self) else 1500)
+        self._keep_looking(_LOOK if is_in_reach(self) else _LOOK_AWAY)
 
     # --- answers ---------------------------------------------------------------------------------
 

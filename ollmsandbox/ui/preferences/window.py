@@ -58,9 +58,9 @@ class Preferences(rows.SettingsWindow):
         tasks = self._tasks
         self.general = GeneralPage(settings)
         self.connections = ConnectionsPage(factory.connections, tasks)
-        self.safety = SafetyPage(factory.paths, factory.rules, factory.manager, settings, tasks)
+        self.safety = SafetyPage(factory, settings, tasks)
         self.system = SystemPage(factory.paths, factory.environ, tasks)
-        self.storage = StoragePage(factory.paths, factory.manager, tasks)
+        self.storage = StoragePage(factory.manager, tasks)
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
         self.connect("close-request", weakly(self._on_close))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
     from ..sessions.open_session import OpenSession
 
+# Seconds that a toast with "Undo" is shown.
+_TIME_TO_UNDO = 10
+
 Undo = Callable[[], Coroutine[object, object, None]]
 
 
@@ -201,7 +204,7 @@ class SidebarController:
         toast = Adw.Toast(
             title=GLib.markup_escape_text(words),
             button_label=_("_Undo"),
-            timeout=10,
+            timeout=_TIME_TO_UNDO,
         )
         toast.connect("button-clicked", weakly(self._undo_removal))
         toast.connect("dismissed", weakly(self._on_dismissed))

@@ -107,10 +107,10 @@ class WindowController:
             "next-question": self._on_next_question,
             "show-help-overlay": partial(show_shortcuts, window),
         }
-        self._handlers = SignalHandlers()
-        self._handlers.connect(sessions, "changed", self._on_sessions_changed)
-        self._handlers.connect(settings, "changed", self._on_setting_changed)
-        self._handlers.connect(settings, "trouble", window.notices.on_text)
+        handlers = SignalHandlers(window)
+        handlers.connect(sessions, "changed", self._on_sessions_changed)
+        handlers.connect(settings, "changed", self._on_setting_changed)
+        handlers.connect(settings, "trouble", window.notices.on_text)
         self._daily = 0
         self._watches: list[FileWatch] = []
 
@@ -255,7 +255,7 @@ class WindowController:
         return GLib.SOURCE_CONTINUE
 
     async def _show_last(self) -> None:
-        last = self._settings.text("last-session")
+        last = self._settings.get_string("last-session")
         try:
             # Unless the user has chosen another one meanwhile.
             if self._goes_to_last and await self.sessions.title(last) and not self.side.has_request:
@@ -268,7 +268,7 @@ class WindowController:
 
     async def _begin_in_project(self) -> None:
         """Open an empty session in the project that was used last, if it is still there."""
-        last = self._settings.text("last-project")
+        last = self._settings.get_string("last-project")
         listed = [item for item in await self.sessions.listing() if not item.is_missing]
         if any(item.path == last for item in listed) and not self.side.has_request:
             await self.side.new_session(last)
@@ -298,8 +298,6 @@ class WindowController:
         self._scan.end()
         for watch in self._watches:
             watch.end()
-        for handlers in (self._handlers, self._models.handlers, self._finished.handlers):
-            handlers.disconnect()
         self.changes.leave_screen()
         try:
             self.chat.show(None)
@@ -400,8 +398,7 @@ class WindowController:
     def _on_show_folders(self, project: str) -> None:
         from ..preferences.folders import FoldersWindow
 
-        factory = self.factory
-        folders = FoldersWindow(self._window, factory.manager, factory.environ, project)
+        folders = FoldersWindow(self._window, self.factory, project)
         folders.group.connect("changed", weakly(self.badge.look_again))
         folders.present()
 

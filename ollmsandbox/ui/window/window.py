@@ -136,7 +136,9 @@ class Window(Adw.ApplicationWindow):
         super().__init__(application=application)
         self._settings = settings
         # Whether the last session is shown first, unless the user opens another one.
-        self.goes_to_last = bool(settings.text("last-session") or settings.text("last-project"))
+        self.goes_to_last = bool(
+            settings.get_string("last-session") or settings.get_string("last-project")
+        )
         # Whether the probe has finished.
         self.is_ready = False
         self.sidebar = Sidebar()
@@ -163,8 +165,8 @@ class Window(Adw.ApplicationWindow):
             self.welcome.focus()
         # GTK hides the focus when the window appears, and would fade it out in the first frames.
         self.set_focus_visible(False)
-        self.set_default_size(settings.number("window-width"), settings.number("window-height"))
-        if settings.boolean("window-maximized"):
+        self.set_default_size(settings.get_int("window-width"), settings.get_int("window-height"))
+        if settings.get_boolean("window-maximized"):
             self.maximize()
         self._focus_keeper = FocusKeeper(self)
 
@@ -197,9 +199,9 @@ class Window(Adw.ApplicationWindow):
         pane, button, settings = self.side_pane, self.side_button, self._settings
         _put_shadows_last(self.leaflet)
         pane.add_edge(self.side_edge, _("Width of projects and sessions"), _SIDE, is_at_end=False)
-        pane.resize(settings.number("side-width"))
+        pane.resize(settings.get_int("side-width"))
         pane.limit(_WIDEST)
-        button.set_active(settings.boolean("show-side-pane"))
+        button.set_active(settings.get_boolean("show-side-pane"))
         button.connect("toggled", weakly(self._on_side_toggled))
         pane.connect("resized", weakly(self._on_side_resized))
         self.leaflet.connect("notify::folded", weakly(self._on_side_folded))
@@ -246,7 +248,7 @@ class Window(Adw.ApplicationWindow):
         until the user says otherwise or hides them."""
         pane, flap = self.changes_pane, self.flap
         pane.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
-        pane.resize(self._settings.number("changes-width"))
+        pane.resize(self._settings.get_int("changes-width"))
         pane.connect("resized", weakly(self._on_changes_resized))
         self.fill_button.connect("toggled", weakly(self._on_fill_toggled))
         flap.connect("notify::reveal-flap", weakly(self._on_changes_hidden))
