@@ -14,10 +14,10 @@ from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, SummaryEntry
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
-from ..widgets.boxes import hbox, text_button, vbox
+from ..widgets.boxes import hbox, icon_button, text_button, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import add_shortcut
-from ..widgets.labels import add_classes, set_accessible_name, set_class, wrapped
+from ..widgets.labels import set_class, wrapped
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -96,17 +96,10 @@ class ChatView(Gtk.Box):
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
-        self._to_end = Gtk.Button(
-            icon_name="go-bottom-symbolic",
-            tooltip_text=_("Go to the End"),
-            # In the middle: the buttons of cards are at the side.
-            halign=Gtk.Align.CENTER,
-            valign=Gtk.Align.END,
-            margin_bottom=12,
-            visible=False,
-        )
-        add_classes(self._to_end, "circular", "osd")
-        set_accessible_name(self._to_end, _("Go to the end"))
+        self._to_end = icon_button("go-bottom-symbolic", _("Go to the End"), "circular", "osd")
+        # In the middle: the buttons of cards are at the side.
+        middle, end = Gtk.Align.CENTER, Gtk.Align.END
+        self._to_end.set_properties(halign=middle, valign=end, margin_bottom=12, visible=False)
         self._to_end.connect("clicked", weakly(self.column.scroll_to_end))
         # The messages, and the button above them.
         self.messages = Gtk.Overlay(child=self.column)
@@ -373,10 +366,7 @@ class ChatView(Gtk.Box):
             from .tool_card import ToolCard
 
             row = ToolCard(entry, self.session.project if self.session else None)
-            for name in (
-                *("answer", "stop-call", "show-changes", "open-output"),
-                *("save-hosts", "open-port", "open-terminal"),
-            ):
+            for name in ToolCard.__gsignals__:
                 forward(row, name, self)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)

@@ -64,9 +64,11 @@ _NO_NEWLINE = "No newline at end of file"
 
 
 class LineKind(Enum):
-    SAME = "same"
-    REMOVED = "removed"
-    ADDED = "added"
+    """Each with its sign beside the line."""
+
+    SAME = " "
+    REMOVED = "-"
+    ADDED = "+"
 
 
 @dataclass(frozen=True, slots=True)

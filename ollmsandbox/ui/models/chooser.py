@@ -32,10 +32,12 @@ def shown_model(name: str) -> str:
 
 
 class ConnectionState(Enum):
-    UNKNOWN = "unknown"
-    CONNECTING = "connecting"
-    READY = "ready"
-    FAILED = "failed"
+    """The icon of each state, and what a screen reader says."""
+
+    UNKNOWN = ("network-idle-symbolic", "")
+    CONNECTING = ("content-loading-symbolic", N_("connecting"))
+    READY = ("object-select-symbolic", N_("connected"))
+    FAILED = ("dialog-warning-symbolic", N_("not reachable"))
 
 
 class ConnectionItem(NamedTuple):
@@ -43,15 +45,6 @@ class ConnectionItem(NamedTuple):
     state: ConnectionState
     models: Sequence[str] = ()
     problem: str = ""
-
-
-# The icon of each state, and what a screen reader says.
-_LOOKS = {
-    ConnectionState.UNKNOWN: ("network-idle-symbolic", ""),
-    ConnectionState.CONNECTING: ("content-loading-symbolic", N_("connecting")),
-    ConnectionState.READY: ("object-select-symbolic", N_("connected")),
-    ConnectionState.FAILED: ("dialog-warning-symbolic", N_("not reachable")),
-}
 
 
 class ModelChooser(Gtk.MenuButton):
@@ -121,7 +114,7 @@ class ModelChooser(Gtk.MenuButton):
         if len(self._connections) == 1 or model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
-        icon, state = _LOOKS[self._state]
+        icon, state = self._state.value
         self._icon.set_from_icon_name(icon)
         set_class(self._icon, "success", bool(known) and self._state is ConnectionState.READY)
         set_class(self._icon, "warning", bool(known) and self._state is ConnectionState.FAILED)
@@ -171,7 +164,7 @@ class _ModelRow(Gtk.ListBoxRow):
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box = hbox(label, spacing=6, margin_start=12)
         if state is not None:
-            mark = decorative_icon(_LOOKS[state][0])
+            mark = decorative_icon(state.value[0])
             if state is ConnectionState.FAILED:
                 mark.add_css_class("warning")
             box.append(mark)

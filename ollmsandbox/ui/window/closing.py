@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gi.repository import Adw, Gtk
 
@@ -23,7 +23,6 @@ from ..permission.asker import WindowAsker
 from ..sessions.dialogs import may_stop_and_close
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import confirm
-from ..widgets.labels import children_of
 from ..widgets.tasks import Tasks, as_task
 from ..widgets.work_bar import WorkBar
 
@@ -119,8 +118,7 @@ class WindowCloser:
         self.has_begun = True
         try:
             # A step that fails is reported and does not keep the others from being done.
-            steps = (self._save_size, self._save_drafts, self._close_sessions, self._close_popovers)
-            for step in steps:
+            for step in (self._save_size, self._save_drafts, self._close_sessions):
                 await asyncio.wait({self._tasks.start(step())})
         finally:
             self._close()
@@ -151,25 +149,6 @@ class WindowCloser:
     async def _close_sessions(self) -> None:
         self._asker.deny_all()
         await self._sessions.close_all()
-
-    async def _close_popovers(self) -> None:
-        """Close open popovers. GTK does not notice that one is destroyed under the pointer, and
-        complains half a second later when it looks for a tooltip there."""
-        found = list(_open_popovers(self._window))
-        for popover in found:
-            popover.popdown()
-        if found:
-            # GTK has to hear that the pointer has left.
-            self._window.get_display().sync()
-            await asyncio.sleep(0.05)
-
-
-def _open_popovers(widget: Gtk.Widget) -> Iterator[Gtk.Popover]:
-    for child in children_of(widget):
-        if child.get_mapped():
-            if isinstance(child, Gtk.Popover):
-                yield child
-            yield from _open_popovers(child)
 
 
 def _print(text: str) -> None:
