@@ -344,8 +344,8 @@ class ChatController:
         self._asker.answer(asked_id, answer)
         view.focus_composer()
 
-    def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
-        self._changes.act_on_runs(verb, run_ids)
+    def _on_turn_verb(self, bar: TurnBar, verb: str) -> None:
+        self._changes.act_on_runs(verb, bar.runs)
 
     def _on_restore(self, view: ChatView, since: float) -> None:
         session = view.session

@@ -12,11 +12,10 @@ from gi.repository import Gtk, Pango
 from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.boxes import hbox, scrolled_list, vbox
+from ..widgets.boxes import hbox, scrolled_list, text_button, vbox
 from ..widgets.labels import (
     children_of,
     decorative_icon,
-    name_buttons,
     one_line,
     set_accessible_name,
     set_class,
@@ -79,9 +78,8 @@ class ModelChooser(Gtk.MenuButton):
         scrolled.set_propagate_natural_width(False)
         # Its rows are the stops of the keyboard.
         scrolled.set_focusable(False)
-        connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
+        connect = text_button(self, _("_Connect…"), "win.connect-model")
         connect.connect("clicked", weakly(self._on_connect))
-        name_buttons(connect)
         box = vbox(self._filter, scrolled, connect, spacing=6, width_request=260)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
@@ -152,7 +150,6 @@ class ModelChooser(Gtk.MenuButton):
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self._popover.popdown()
-        self.activate_action("win.connect-model")
 
 
 class _ModelRow(Gtk.ListBoxRow):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gi.repository import Adw, Gdk, Gtk
@@ -135,9 +134,9 @@ class Panes:
         self._changes.focus()
         self._changes.select_run(run_id)
 
-    def review_turn(self, _bar: TurnBar, run_ids: Sequence[str]) -> None:
+    def review_turn(self, bar: TurnBar) -> None:
         self._flap.set_reveal_flap(True)
-        self._changes.review_runs(run_ids)
+        self._changes.review_runs(bar.runs)
 
     def _leave_changes(self, *_args: object) -> None:
         """Close the file, else clear the filter, else go to the chat."""
