@@ -108,9 +108,6 @@ class Composer(Gtk.Box):
         {
             # A message to the model, or a !command.
             "send": (str,),
-            # Ask for files, or for pictures.
-            "attach": (),
-            "attach-pictures": (),
             # Find out whether the model can see pictures, and call `show_sight`.
             "look-at-model": (),
             # The user says whether the model sees pictures.
@@ -152,12 +149,9 @@ class Composer(Gtk.Box):
         self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
         self.completion.connect("chosen", weakly(self._on_completed))
-        actions = Gio.SimpleActionGroup()
+        # The controller adds those that ask for files or for pictures.
+        self.actions = actions = Gio.SimpleActionGroup()
         actions.add_action(settings.create_action("apply-mode"))
-        for name in ("attach", "attach-pictures"):
-            action = Gio.SimpleAction.new(name, None)
-            action.connect("activate", weakly(self._on_attach))
-            actions.add_action(action)
         self._seeing = Gio.SimpleAction.new_stateful("seeing", None, GLib.Variant("b", False))
         self._seeing.connect("activate", weakly(self._on_seeing))
         actions.add_action(self._seeing)
@@ -377,9 +371,6 @@ class Composer(Gtk.Box):
     def _on_send(self, _button: Gtk.Button) -> None:
         self._send()
         self.focus()
-
-    def _on_attach(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
-        self.emit(action.get_name())
 
     def _on_seeing(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
         self.emit("set-seeing", not action.props.state.get_boolean())

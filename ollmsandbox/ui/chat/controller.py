@@ -26,6 +26,7 @@ from ..permission.asker import WindowAsker
 from ..sessions.attachment import decode_attachment, is_picture_file, read_attachment
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
+from ..widgets.actions import add_action
 from ..widgets.dialogs import choose_files
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
@@ -73,8 +74,6 @@ class ChatController:
             (view, "answer", self._on_answer),
             (view, "save-hosts", self._on_save_hosts),
             (view, "open-terminal", self._on_open_terminal),
-            (view.composer, "attach", self._on_attach),
-            (view.composer, "attach-pictures", self._on_attach_pictures),
             (view.composer, "look-at-model", self._on_look_at_model),
             (view.composer, "set-seeing", self._on_set_seeing),
             (view.composer, "dropped", self._on_dropped),
@@ -86,6 +85,8 @@ class ChatController:
         )
         for source, name, method in heard:
             source.connect(name, weakly(method))
+        add_action(view.composer.actions, "attach", self._on_attach)
+        add_action(view.composer.actions, "attach-pictures", self._on_attach_pictures)
         for name, opens in (
             ("open-link", open_link),
             ("open-output", open_output),
@@ -262,15 +263,15 @@ class ChatController:
         return (session.project if session is not None else None) or ""
 
     @as_task
-    async def _on_attach(self, composer: Composer) -> None:
+    async def _on_attach(self) -> None:
         folder = self._folder
         paths = await choose_files(self._window, _("Insert Paths"), folder)
-        composer.add_paths([near(path, folder) for path in paths])
+        self._view.composer.add_paths([near(path, folder) for path in paths])
 
     @as_task
-    async def _on_attach_pictures(self, composer: Composer) -> None:
+    async def _on_attach_pictures(self) -> None:
         paths = await choose_files(self._window, _("Attach Pictures"), self._folder)
-        self._on_dropped(composer, paths)
+        self._on_dropped(self._view.composer, paths)
 
     def _on_look_at_model(self, composer: Composer) -> None:
         def show() -> None:

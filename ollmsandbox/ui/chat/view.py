@@ -366,7 +366,7 @@ class ChatView(Gtk.Box):
             from .tool_card import ToolCard
 
             row = ToolCard(entry, self.session.project if self.session else None)
-            for name in ToolCard.__gsignals__:
+            for name in GObject.signal_list_names(ToolCard):
                 forward(row, name, self)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)

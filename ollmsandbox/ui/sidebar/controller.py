@@ -9,12 +9,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gi.repository import Adw, Gio, GLib, Gtk
+from gi.repository import Adw, GLib, Gtk
 
 from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
+from ..widgets.actions import add_action
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
 from ..widgets.tasks import LatestOnly, Tasks, as_task
@@ -61,24 +62,12 @@ class SidebarController:
         self._removals: dict[Adw.Toast, Undo] = {}
         add_shortcut(window, "<Control>z", self._on_undo_key)
         sidebar.search.connect("search-changed", weakly(self.refresh))
-        self.add_action("open-session", self._on_open_session, "s")
-        self.add_action("rename-session", self._on_rename_session, "s")
-        self.add_action("delete-session", self._on_delete_session, "s")
-        self.add_action("new-session", self._on_new_session)
-        self.add_action("remove-project", self._on_remove_project)
-        self.add_action("locate-project", self._on_locate_project)
-
-    def add_action(self, name: str, method: Callable[[str], object], takes: str = "ay") -> None:
-        """Call a method with a path, or with an id if the action `takes` a string."""
-        call = weakly(method)
-
-        def activated(_action: Gio.SimpleAction, target: GLib.Variant) -> None:
-            is_id = takes == "s"
-            call(target.get_string() if is_id else os.fsdecode(target.get_bytestring()))
-
-        action = Gio.SimpleAction.new(name, GLib.VariantType.new(takes))
-        action.connect("activate", activated)
-        self._sidebar.actions.add_action(action)
+        add_action(sidebar.actions, "open-session", self._on_open_session, "s")
+        add_action(sidebar.actions, "rename-session", self._on_rename_session, "s")
+        add_action(sidebar.actions, "delete-session", self._on_delete_session, "s")
+        add_action(sidebar.actions, "new-session", self._on_new_session, "ay")
+        add_action(sidebar.actions, "remove-project", self._on_remove_project, "ay")
+        add_action(sidebar.actions, "locate-project", self._on_locate_project, "ay")
 
     @property
     def has_request(self) -> bool:

@@ -29,6 +29,7 @@ from ..chat.view import ChatView
 from ..models.chooser import ModelChooser
 from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
+from ..widgets.actions import add_action
 from ..widgets.dialogs import show_list
 from ..widgets.focus import contains_focus
 from ..widgets.readable import number
@@ -188,8 +189,8 @@ class WindowController:
             weakly(self.show),
             weakly(self.chat.go_to_line),
         )
-        self.side.add_action("show-folders", self._on_show_folders)
-        self.side.add_action("switch-system", self._on_switch_system)
+        add_action(window.sidebar.actions, "show-folders", self._on_show_folders, "ay")
+        add_action(window.sidebar.actions, "switch-system", self._on_switch_system, "ay")
         self.model_chooser = ModelChooser()
         self.badge = BadgeController(window.badge, self.factory, self._settings, self._tasks)
         self._build_chat(choice)

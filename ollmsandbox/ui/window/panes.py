@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gi.repository import Adw, Gdk, Gtk
 
+from ..changes.view import ChangesView
+from ..chat.bars import TurnBar
+from ..chat.view import ChatView
 from ..widgets.focus import contains_focus
 from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
-
-if TYPE_CHECKING:
-    from ..changes.view import ChangesView
-    from ..chat.bars import TurnBar
-    from ..chat.view import ChatView
-    from .window import Window
+from .window import Window
 
 
 class Panes:
