@@ -22,7 +22,6 @@ from ..widgets.weak import weakly
 from .completion import FileCompletion
 
 _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
-_MOST_KEPT = 100
 # In the order in which they are asked for.
 _PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 _HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
@@ -222,7 +221,7 @@ class Composer(Gtk.Box):
 
     def set_history(self, texts: list[str]) -> None:
         """Set the messages that were sent before, the oldest first."""
-        self._history = texts[-_MOST_KEPT:]
+        self._history = texts
         self._place = len(self._history)
         self._unsent = ""
 
@@ -270,7 +269,7 @@ class Composer(Gtk.Box):
             return
         text = self.text.strip()
         if text and (not self._history or self._history[-1] != text):
-            self._history = [*self._history, text][-_MOST_KEPT:]
+            self._history.append(text)
         self._place = len(self._history)
         self._unsent = ""
         self.text = ""
