@@ -44,6 +44,8 @@ class ContextRing(Gtk.MenuButton):
         box = vbox(self.details, self.button, spacing=12)
         set_margins(box, 6)
         self.set_popover(Gtk.Popover(child=box))
+        none = _("{percent} %").format(percent=0)
+        set_accessible_name(self, _("Context: {share}").format(share=none))
 
     def show_session(self, session: OpenSession, *_args: object) -> None:
         spent, room = session.spent, session.room
