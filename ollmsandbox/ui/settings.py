@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from gi.repository import Gio, GLib, GObject
+from gi.repository import Gio, GLib
 
 from .. import N_
 from ..errors import OllmSandboxError
@@ -30,47 +30,29 @@ SCHEMA = "io.github.ollmsandbox.OllmSandbox"
 Value = bool | int | str
 
 
-class Settings(GObject.Object):
+class Settings(Gio.Settings):
     """Reads and changes preferences. The schema says which there are, and what they may be."""
 
-    # "changed": a preference has another value; "trouble": why preferences cannot be saved.
-    __gsignals__ = signals({"changed": (str,), "trouble": (str,)})
+    # Why preferences cannot be saved.
+    __gsignals__ = signals({"trouble": (str,)})
 
     def __init__(self, paths: Paths) -> None:
         """Raise if the schema is not installed."""
-        super().__init__()
         schema = find_schema()
         self._file = None if _has_backend(os.environ) else paths.config / "preferences.json"
         self._failed = False
         # The memory backend stores nothing: what it has is read from and written to the file.
         backend = Gio.memory_settings_backend_new() if self._file is not None else None
-        self._settings = Gio.Settings.new_full(schema, backend, None)
+        # The stubs do not know that None is the default one.
+        super().__init__(settings_schema=schema, backend=backend)  # type: ignore[arg-type]
         if self._file is not None:
             self._read(self._file, schema)
-        self._settings.connect("changed", self._on_changed)
-
-    def boolean(self, key: str) -> bool:
-        return self._settings.get_boolean(key)
-
-    def number(self, key: str) -> int:
-        return self._settings.get_int(key)
-
-    def text(self, key: str) -> str:
-        return self._settings.get_string(key)
+            self.connect("changed", lambda *_args: self._write())
 
     def set(self, key: str, value: Value) -> None:
         variant = _variant(value)
-        if self._settings.get_value(key) != variant:
-            self._settings.set_value(key, variant)
-
-    def action(self, key: str) -> Gio.Action:
-        """Return an action that has the value of a preference as its state, and changes it."""
-        return self._settings.create_action(key)
-
-    def _on_changed(self, _settings: Gio.Settings, key: str) -> None:
-        if self._file is not None:
-            self._write(self._file)
-        self.emit("changed", key)
+        if self.get_value(key) != variant:
+            self.set_value(key, variant)
 
     def _read(self, file: Path, schema: Gio.SettingsSchema) -> None:
         """Take the values that the schema allows: anybody can edit the file."""
@@ -84,21 +66,22 @@ class Settings(GObject.Object):
                     variant, allowed = _variant(value), schema.get_key(key)
                     has_type = allowed.get_value_type().equal(variant.get_type())
                     if has_type and allowed.range_check(variant):
-                        self._settings.set_value(key, variant)
+                        self.set_value(key, variant)
 
-    def _write(self, file: Path) -> None:
-        keys = self._settings.props.settings_schema.list_keys()
-        values = {key: self._settings.get_user_value(key) for key in keys}
+    def _write(self) -> None:
+        assert self._file is not None
+        keys = self.props.settings_schema.list_keys()
+        values = {key: self.get_user_value(key) for key in keys}
         chosen = {key: value.unpack() for key, value in values.items() if value is not None}
         try:
-            write_atomically(file, json.dumps(chosen, indent=2))
+            write_atomically(self._file, json.dumps(chosen, indent=2))
             self._failed = False
         except OSError as error:
             # They count until the program ends. Say so once, not with every change.
             if not self._failed:
                 self._failed = True
                 text = _("Preferences cannot be saved to {file}: {why}")
-                self.emit("trouble", text.format(file=file, why=error.strerror))
+                self.emit("trouble", text.format(file=self._file, why=error.strerror))
 
 
 def _variant(value: Value) -> GLib.Variant:
@@ -135,7 +118,6 @@ def find_schema() -> Gio.SettingsSchema:
 
 _MIB = 1 << 20
 _MOST_MIB = 999_999
-_DAY = 86400
 
 
 class LimitSetting(NamedTuple):
@@ -156,11 +138,11 @@ class LimitSetting(NamedTuple):
         return max(self.least, min(value, self.most)) if value > 0 else 0
 
     def chosen(self, settings: Settings) -> int:
-        return self.fitting(settings.number(self.key))
+        return self.fitting(settings.get_int(self.key))
 
 
 LIMITS = (
-    LimitSetting("time-limit", "time", 1, least=1, most=_DAY, step=10),
+    LimitSetting("time-limit", "time", 1, least=1, most=86400, step=10),
     LimitSetting("memory-limit", "memory", _MIB, least=64, most=_MOST_MIB, step=256),
     LimitSetting("process-limit", "processes", 1, least=16, most=_MOST_MIB, step=16),
     LimitSetting("disk-limit", "disk", _MIB, least=1, most=_MOST_MIB, step=256),

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from gi.repository import Adw, Gtk
+from gi.repository import Adw, GLib, Gtk
 from support.person import Person
 from support.screen import all_of, texts
 from support.timing import PATIENCE
@@ -93,6 +93,11 @@ def open_session(window: Window, project: Path) -> OpenSession:
     controller_of(window).open_project(str(project))
     wait_until(lambda: window.chat.session is not None)
     return session_of(window)
+
+
+def in_sidebar(window: Window, action: str, session_id: str) -> None:
+    """Do something with a session in the sidebar."""
+    window.sidebar.activate_action(f"sidebar.{action}", GLib.Variant.new_string(session_id))
 
 
 def session_of(window: Window) -> OpenSession:

@@ -73,5 +73,5 @@ def test_errors_and_the_tour_are_german_for_the_user_and_english_for_the_model(
         wait_until(lambda: says(dialog, "Unter http://127.0.0.1:9 läuft kein Server."))
         assert says(dialog, "starten Sie den Server")
         dialog.close()
-        window.welcome.emit("take-tour")
+        window.activate_action("win.take-tour", None)
         wait_until(lambda: says(window.chat, "Ich bin der Rundgang: ein Skript, keine KI."))

@@ -9,7 +9,7 @@ import pytest
 from gi.repository import Adw, Gtk
 from support.chat import asked
 from support.person import Person
-from support.screen import Screen, watch_freeing
+from support.screen import Screen, spin_until, watch_freeing
 from support.window import finish, running_loop, wait_until
 
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
@@ -96,7 +96,8 @@ def test_a_closed_widget_is_freed(screen: Screen, person: Person, name: str) -> 
         window.destroy()
         return watch_freeing(widget)
 
-    wait_until(use())
+    # In the main loop, in which some are taken down step by step.
+    spin_until(use())
 
 
 def test_the_changes_and_the_page_of_one_are_freed(factory: SessionFactory, person: Person) -> None:

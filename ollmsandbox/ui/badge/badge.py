@@ -21,41 +21,31 @@ from ..widgets.labels import (
     wrapped,
 )
 
+_GOOD, _FAIR, _POOR = (f"security-{degree}-symbolic" for degree in ("high", "medium", "low"))
+_WIRED, _WARNING = "network-wired-symbolic", "dialog-warning-symbolic"
+
 
 class SandboxState(Enum):
-    UNKNOWN = "unknown"
-    SANDBOXED = "sandboxed"
+    """The text of each state, its icon, and the style class of its colour or ""."""
+
+    UNKNOWN = (N_("Checking…"), _FAIR, "")
+    SANDBOXED = (N_("Sandboxed, no network"), _GOOD, "success")
     # A command may reach hosts that the user allows right now.
-    NETWORK = "network"
+    NETWORK = (N_("Sandboxed, allowed hosts only"), _WIRED, "warning")
     # The sandbox of a Flatpak; every command asks there.
-    INNER = "inner"
-    INNER_NETWORK = "inner-network"
+    # Translators: commands run in a second sandbox, which the Flatpak portal starts.
+    INNER = (N_("Inner sandbox, no network"), _FAIR, "")
+    INNER_NETWORK = (N_("Inner sandbox, network on"), _WIRED, "warning")
     # In a Flatpak, before a project is open.
-    ASKING = "asking"
-    NONE = "none"
+    ASKING = (N_("Asks each time"), _FAIR, "")
+    NONE = (N_("Not sandboxed: asks each time"), _POOR, "warning")
     # No command can run, for example because the project is missing.
-    BROKEN = "broken"
+    BROKEN = (N_("Commands cannot run"), _WARNING, "warning")
 
 
 class Section(NamedTuple):
     title: str
     sentences: Sequence[str]
-
-
-_GOOD, _FAIR, _POOR = (f"security-{degree}-symbolic" for degree in ("high", "medium", "low"))
-_WIRED, _WARNING = "network-wired-symbolic", "dialog-warning-symbolic"
-# The text of each state, its icon, and the style class of its colour or "".
-_LOOKS = {
-    SandboxState.UNKNOWN: (N_("Checking…"), _FAIR, ""),
-    SandboxState.SANDBOXED: (N_("Sandboxed, no network"), _GOOD, "success"),
-    SandboxState.NETWORK: (N_("Sandboxed, allowed hosts only"), _WIRED, "warning"),
-    # Translators: commands run in a second sandbox, which the Flatpak portal starts.
-    SandboxState.INNER: (N_("Inner sandbox, no network"), _FAIR, ""),
-    SandboxState.INNER_NETWORK: (N_("Inner sandbox, network on"), _WIRED, "warning"),
-    SandboxState.ASKING: (N_("Asks each time"), _FAIR, ""),
-    SandboxState.NONE: (N_("Not sandboxed: asks each time"), _POOR, "warning"),
-    SandboxState.BROKEN: (N_("Commands cannot run"), _WARNING, "warning"),
-}
 
 
 class SandboxBadge(Gtk.MenuButton):
@@ -79,7 +69,7 @@ class SandboxBadge(Gtk.MenuButton):
 
     def show(self, sandbox: SandboxState, sections: Sequence[Section]) -> None:  # type: ignore[override]
         self.state = sandbox
-        words, icon, style = _LOOKS[sandbox]
+        words, icon, style = sandbox.value
         text = _(words)
         self._icon.set_from_icon_name(icon)
         self.label.set_label(text)

@@ -78,7 +78,7 @@ class BadgeController:
 
     async def _look(self, project: str, number: int) -> None:
         limits = own_limits(self._settings)
-        spec = RunSpec(project, profile=self._settings.text("profile"), limits=limits)
+        spec = RunSpec(project, profile=self._settings.get_string("profile"), limits=limits)
         state = await find_state(spec, self._factory.paths, self._factory.environ)
         # Only the call that started last counts.
         if self._project == project and number == self._looks:

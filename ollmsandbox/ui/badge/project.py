@@ -13,7 +13,6 @@ from gi.repository import GLib
 from ...errors import OllmSandboxError
 from ...i18n import _, localized, ngettext
 from ...text.visible import visible_line
-from ..settings import LIMITS
 from ..widgets.readable import number
 from .badge import SandboxState, Section
 
@@ -181,31 +180,26 @@ def limits_without_sandbox(profile: Profile) -> Section:
 
 
 def sentences(limits: Limits, *, is_sandboxed: bool = True) -> list[str]:
-    found = (in_words(setting.name, limits, is_sandboxed=is_sandboxed) for setting in LIMITS)
-    return [text for text in found if text]
-
-
-def in_words(name: str, limits: Limits, *, is_sandboxed: bool = True) -> str:
-    """Return a limit as text, or "" if it is not set.
+    """Return the limits that are set, as texts.
 
     Without a sandbox, only what a command writes to the project is counted.
     """
-    value: float | None = getattr(limits, name)
-    if value is None:
-        return ""
-    if name == "time":
-        return _duration(round(value))
-    if name == "processes":
-        return _("{} processes").format(number(round(value)))
-    templates: dict[str, Callable[[], str]] = {
-        "memory": lambda: _("{} of memory"),
-        "disk": lambda: _("{} written to disk") if is_sandboxed else _("{} written to the project"),
-        "free": lambda: _("{} left free on the disk"),
-        "tmp": lambda: _("{} in each folder for temporary files"),
-    }
-    # In the units in which users and profiles set them.
-    size = GLib.format_size_full(round(value), GLib.FormatSizeFlags.IEC_UNITS)
-    return templates[name]().format(size)
+
+    def size(text: str) -> Callable[[float], str]:
+        # In the units in which users and profiles set them.
+        units = GLib.FormatSizeFlags.IEC_UNITS
+        return lambda value: text.format(GLib.format_size_full(round(value), units))
+
+    written = _("{} written to disk") if is_sandboxed else _("{} written to the project")
+    found: tuple[tuple[float | None, Callable[[float], str]], ...] = (
+        (limits.time, lambda seconds: _duration(round(seconds))),
+        (limits.memory, size(_("{} of memory"))),
+        (limits.processes, lambda count: _("{} processes").format(number(round(count)))),
+        (limits.disk, size(written)),
+        (limits.free, size(_("{} left free on the disk"))),
+        (limits.tmp, size(_("{} in each folder for temporary files"))),
+    )
+    return [text(value) for value, text in found if value is not None]
 
 
 def _duration(seconds: int) -> str:

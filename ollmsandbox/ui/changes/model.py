@@ -14,18 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gi.repository import Gio, GObject
 
 from ...chat.storage.history import History
+from ...database.tables import Project, Run
 from ...project.change import PENDING_STATES, Kind, Recorded, State, Type
+from ...project.projects import ProjectManager
 from ...project.short_list import is_bookkeeping, severity, split_ignored
 from ..widgets.weak import weak_reference
-
-if TYPE_CHECKING:
-    from ...database.tables import Project, Run
-    from ...project.projects import ProjectManager
 
 
 @dataclass(frozen=True)

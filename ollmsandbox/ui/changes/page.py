@@ -11,7 +11,7 @@ from functools import partial
 
 from gi.repository import Adw, Gtk
 
-from ...i18n import _
+from ...i18n import _, ngettext
 from ...project.change import PENDING_STATES, Kind, Recorded, State, Type
 from ...project.projects import ProjectManager
 from ...text.diff import HunkState
@@ -22,15 +22,16 @@ from ..diff.view import DiffView
 from ..resources import template
 from ..settings import Settings
 from ..widgets.actions import Action, ActionButton
-from ..widgets.boxes import hbox, vbox
+from ..widgets.boxes import hbox, set_margins, vbox
 from ..widgets.labels import (
     decorative_icon,
     file_markup,
     set_accessible_name,
     show_ellipsized_as_tooltip,
     show_text,
+    wrapped,
 )
-from ..widgets.readable import ignored_files
+from ..widgets.readable import ignored_files, number
 from ..widgets.signals import forward, signals
 from ..widgets.tasks import Tasks
 from ..widgets.weak import weakly
@@ -38,7 +39,7 @@ from ..widgets.work_bar import WorkBar
 from ..widgets.wrap_box import WrapBox
 from .actions import ShownChange, Side, act_on_hunks, look
 from .model import RunData, load_runs
-from .text import file_actions, hunk_text, more_files_text, note_text, page_text, pill_label
+from .text import file_actions, hunk_text, note_text, page_text, pill_label
 from .versions import EarlierVersions
 
 # Of more files, the list shows each one by itself.
@@ -218,9 +219,7 @@ class ChangePage(Gtk.Box):
         elif (texts := shown.texts) is not None:
             self._show_diff(texts)
         else:
-            pair = ImagePair()
-            pair.show_files(shown.old_data, shown.new_data)
-            self.place.set_child(pair)
+            self.place.set_child(ImagePair(shown.old_data, shown.new_data))
         self._texts = texts
         if texts is None:
             self.diff = None
@@ -245,7 +244,7 @@ class ChangePage(Gtk.Box):
         diff.set_busy(self._progress.is_working)
         diff.set_section_actions(weakly(self._section_verbs))
         diff.connect("section-action", weakly(self._on_part))
-        diff.prefers_two = self._settings.boolean("side-by-side")
+        diff.prefers_two = self._settings.get_boolean("side-by-side")
         if self._part is not None:
             diff.connect("loaded", _go_to, self._part)
         self.place.set_child(diff)
@@ -330,14 +329,9 @@ def _go_to(diff: DiffView, part: int) -> None:
 
 
 def _sentence(text: str) -> Gtk.Widget:
-    return Gtk.Label(
-        label=text,
-        wrap=True,
-        justify=Gtk.Justification.CENTER,
-        margin_start=18,
-        margin_end=18,
-        css_classes=["dim-label"],
-    )
+    label = wrapped(text, "dim-label", xalign=0.5, justify=Gtk.Justification.CENTER)
+    set_margins(label, 18)
+    return label
 
 
 def _what_it_is(item: Recorded) -> str:
@@ -407,10 +401,8 @@ class FilesPage(Gtk.Box):
             # One after the other, so that the window is drawn meanwhile.
             await asyncio.sleep(0)
         left = len(files) - _MOST_FILES
-        lines = [more_files_text(left)] if left > 0 else []
+        text = ngettext("{} more file is in the list.", "{} more files are in the list.", left)
+        lines = [text.format(number(left))] if left > 0 else []
         ignored = {(item.change.root, item.change.path) for run in runs for item in run.ignored}
-        for text in [*lines, ignored_files(len(ignored))] if ignored else lines:
-            label = Gtk.Label(
-                label=text, xalign=0, margin_start=12, wrap=True, css_classes=["dim-label"]
-            )
-            self._files.append(label)
+        for line in [*lines, ignored_files(len(ignored))] if ignored else lines:
+            self._files.append(wrapped(line, "dim-label", margin_start=12))

@@ -217,10 +217,6 @@ def _status_line(recorded: Recorded, text: str) -> Gtk.Label:
     return line
 
 
-_BATCH = 8
-# Seconds in which new rows get their positions. Also limits the work while the list is scrolled.
-_PAUSE = 0.1
-
 Key = tuple[str, int, State]
 
 
@@ -253,7 +249,8 @@ class LineCounts:
         try:
             self._is_early = True
             while self._is_early:
-                await asyncio.sleep(_PAUSE)
+                # New rows get their positions. Also limits the work while the list is scrolled.
+                await asyncio.sleep(0.1)
                 while rows := self._next():
                     await self._count(rows)
         finally:
@@ -281,7 +278,7 @@ class LineCounts:
             elif row.get_mapped() and is_in_reach(row):
                 del self._wanted[key]
                 found.append(row)
-                if len(found) == _BATCH:
+                if len(found) == 8:
                     break
         return found
 

@@ -232,11 +232,6 @@ def empty_text(*, is_filtered: bool, of_session: bool = False) -> tuple[str, str
     return "document-edit-symbolic", _("No Changes Yet"), sentence
 
 
-def more_files_text(count: int) -> str:
-    text = ngettext("{} more file is in the list.", "{} more files are in the list.", count)
-    return text.format(number(count))
-
-
 def busy_text() -> str:
     return _("Changes are being applied. Try again in a moment.")
 

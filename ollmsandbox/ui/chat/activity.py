@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GLib, Gtk
 
-from ... import N_
 from ...i18n import _
-from ..sessions.entries import Activity
 from ..widgets.labels import decorative_icon
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
@@ -20,12 +18,6 @@ if TYPE_CHECKING:
 
 # Milliseconds between two looks at the clock.
 _TICK = 500
-_TEXTS = {
-    Activity.WAITING: N_("Waiting for the model…"),
-    Activity.LOADING: N_("Loading the model…"),
-    Activity.THINKING: N_("Thinking…"),
-    Activity.WRITING: N_("Writing…"),
-}
 
 
 class ActivityLine(Gtk.Box):
@@ -61,7 +53,7 @@ class ActivityLine(Gtk.Box):
         self._still.set_visible(not moves)
         if activity is not None:
             # Without the seconds, or a screen reader would read them one after the other.
-            self.update_property([Gtk.AccessibleProperty.LABEL], [_(_TEXTS[activity])])
+            self.update_property([Gtk.AccessibleProperty.LABEL], [_(activity.value)])
             self._show_seconds()
         self.set_visible(activity is not None)
         if session is not None and session.is_busy:
@@ -73,7 +65,7 @@ class ActivityLine(Gtk.Box):
         session = self._session
         if session is not None and session.activity is not None:
             seconds = int(time.monotonic() - session.asked_at)
-            text = _(_TEXTS[session.activity])
+            text = _(session.activity.value)
             # Translators: what the model does, and for how many seconds.
             timed = _("{activity} {seconds} s").format(activity=text, seconds=seconds)
             self._label.set_label(timed if seconds else text)

@@ -19,14 +19,12 @@ from ..widgets.boxes import hbox, icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
     describe,
-    name_buttons,
     one_line,
     set_accessible_name,
     wrapped,
 )
 from ..widgets.readable import ignored_files, number
 from ..widgets.signals import forward, signals
-from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
 
 if TYPE_CHECKING:
@@ -205,54 +203,45 @@ class Suggestions(Gtk.Box):
 class TurnBar(Gtk.Revealer):
     """Sums up what the last turn changed, with ways to review, apply, undo and redo it."""
 
-    # The runs of the turn, the oldest first.
-    __gsignals__ = signals(
-        {"review": (object,), "redo": (object,), "undo": (object,), "apply": (object,)}
-    )
+    __gsignals__ = signals({"review": (), "redo": (), "undo": (), "apply": ()})
 
     def __init__(self) -> None:
         super().__init__()
-        self._runs: tuple[str, ...] = ()
+        # Those of the turn, the oldest first.
+        self.runs: tuple[str, ...] = ()
         self._text = one_line()
         self._added = Gtk.Label(css_classes=["numeric", "success"])
         self._removed = Gtk.Label(css_classes=["numeric", "error"])
-        self.review_button = Gtk.Button(label=_("_Review"), use_underline=True)
-        self.redo_button = Gtk.Button(label=_("_Redo"), use_underline=True)
-        self.undo_button = Gtk.Button(label=_("_Undo"), use_underline=True)
-        self.apply_button = Gtk.Button(label=_("_Apply"), use_underline=True, visible=False)
+        self.review_button = text_button(self, _("_Review"), "review")
+        self.redo_button = text_button(self, _("_Redo"), "redo")
+        self.undo_button = text_button(self, _("_Undo"), "undo")
+        self.apply_button = text_button(self, _("_Apply"), "apply")
+        self.apply_button.set_visible(False)
         self._ignored = one_line("", "caption", "dim-label")
         for label in (self._added, self._removed):
             # The sign is before the number in right-to-left languages, too.
             label.set_direction(Gtk.TextDirection.LTR)
         line = hbox(self._text, self._added, self._removed, spacing=6)
         text = vbox(line, self._ignored, valign=Gtk.Align.CENTER)
-        self._buttons = {
-            "review": self.review_button,
-            "redo": self.redo_button,
-            "undo": self.undo_button,
-            "apply": self.apply_button,
-        }
-        for signal, button in self._buttons.items():
+        self._buttons = self.review_button, self.redo_button, self.undo_button, self.apply_button
+        for button in self._buttons:
             button.add_css_class("small-button")
-            button.set_valign(Gtk.Align.CENTER)
-            button.connect("clicked", weakly(self._on_clicked), signal)
         # In a narrow window, the buttons are below.
         content = WrapBox(spread=True)
         content.add_css_class("turn-bar")
         content.add_group([text])
-        content.add_group([*self._buttons.values()])
-        name_buttons(content)
+        content.add_group(self._buttons)
         self.set_child(content)
 
     def show_changes(self, found: TurnChanges) -> None:
-        is_same, self._runs = found.runs == self._runs, found.runs
+        is_same, self.runs = found.runs == self.runs, found.runs
         # While the bar slides away, it keeps its text.
         if found.files:
             text = turn_text(found)
             self._text.set_label(text)
             self._ignored.set_label(ignored_files(found.ignored))
             self._ignored.set_visible(found.ignored > 0)
-            for button in self._buttons.values():
+            for button in self._buttons:
                 describe(button, text)
             for label, sign, count in (
                 (self._added, "+", found.lines.added if found.lines else 0),
@@ -274,9 +263,6 @@ class TurnBar(Gtk.Revealer):
             self.apply_button.set_visible(can_apply or was_offered)
             self.apply_button.set_sensitive(can_apply)
         self.set_reveal_child(found.files > 0)
-
-    def _on_clicked(self, _button: Gtk.Button, signal: str) -> None:
-        self.emit(signal, self._runs)
 
 
 def turn_text(found: TurnChanges) -> str:

@@ -18,8 +18,6 @@ from ..widgets.weak import weakly
 # Return files whose path contains the text, relative to the project.
 Finder = Callable[[str], Awaitable[Sequence[str]] | None]
 
-_MOST = 8
-
 
 class FileCompletion(Gtk.Popover):
     """A list of files at the cursor. The text view keeps the focus, and passes keys on."""
@@ -94,7 +92,7 @@ class FileCompletion(Gtk.Popover):
         if (word := self._word()) is None or word[1] != text or not found:
             self.popdown()
             return
-        self._paths = found[:_MOST]
+        self._paths = found
         while (row := self._list.get_row_at_index(0)) is not None:
             self._list.remove(row)
         for path in self._paths:

@@ -11,7 +11,7 @@ from gi.repository import Adw, Gdk, Gio, GLib, GObject, Gtk, Pango
 from ...i18n import _
 from ...sandbox.spec import Mode
 from ...tools.base import Picture
-from ..diff.images import MOST_BYTES
+from ..diff.images import MOST_BYTES, DecodedPicture
 from ..resources import template
 from ..settings import Settings
 from ..widgets.boxes import hbox, icon_button
@@ -22,7 +22,6 @@ from ..widgets.weak import weakly
 from .completion import FileCompletion
 
 _ENTER = (Gdk.KEY_Return, Gdk.KEY_KP_Enter, Gdk.KEY_ISO_Enter)
-_MOST_KEPT = 100
 # In the order in which they are asked for.
 _PICTURES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 _HELD = Gdk.ModifierType.CONTROL_MASK | Gdk.ModifierType.SHIFT_MASK | Gdk.ModifierType.ALT_MASK
@@ -73,9 +72,6 @@ class PictureChips(Gtk.FlowBox):
         self.emit("changed")
 
     def _chip(self, picture: Picture) -> Gtk.Widget:
-        # Imported here: the first frame needs none.
-        from ..markdown.picture import DecodedPicture
-
         name = picture.name
         words = _("Remove {name}").format(name=name)
         button = icon_button("window-close-symbolic", words, "flat", "circular", "chip-button")
@@ -111,10 +107,6 @@ class Composer(Gtk.Box):
         {
             # A message to the model, or a !command.
             "send": (str,),
-            "stop": (),
-            # Ask for files, or for pictures.
-            "attach": (),
-            "attach-pictures": (),
             # Find out whether the model can see pictures, and call `show_sight`.
             "look-at-model": (),
             # The user says whether the model sees pictures.
@@ -152,17 +144,13 @@ class Composer(Gtk.Box):
         self._buffer = self.view.get_buffer()
         # Not through the template, which would keep the whole composer alive.
         self.send_button.connect("clicked", weakly(self._on_send))
-        self.stop_button.connect("clicked", weakly(self._on_stop))
         self.chips.connect("changed", weakly(self._refresh))
         self.view.connect("paste-clipboard", weakly(self._on_paste))
         self.completion = FileCompletion(self.view, self.buttons)
         self.completion.connect("chosen", weakly(self._on_completed))
-        actions = Gio.SimpleActionGroup()
-        actions.add_action(settings.action("apply-mode"))
-        for name in ("attach", "attach-pictures"):
-            action = Gio.SimpleAction.new(name, None)
-            action.connect("activate", weakly(self._on_attach))
-            actions.add_action(action)
+        # The controller adds those that ask for files or for pictures.
+        self.actions = actions = Gio.SimpleActionGroup()
+        actions.add_action(settings.create_action("apply-mode"))
         self._seeing = Gio.SimpleAction.new_stateful("seeing", None, GLib.Variant("b", False))
         self._seeing.connect("activate", weakly(self._on_seeing))
         actions.add_action(self._seeing)
@@ -175,7 +163,7 @@ class Composer(Gtk.Box):
         self.show_sight(sees=False)
         self.insert_action_group("composer", actions)
         # The settings outlive the composer.
-        settings.connect("changed", weakly(self._on_setting))
+        settings.connect("changed::apply-mode", weakly(self._show_mode))
         self._show_mode()
         self._buffer.connect("changed", weakly(self._refresh))
         on_key(self.view, self._on_key, phase=Gtk.PropagationPhase.CAPTURE)
@@ -233,7 +221,7 @@ class Composer(Gtk.Box):
 
     def set_history(self, texts: list[str]) -> None:
         """Set the messages that were sent before, the oldest first."""
-        self._history = texts[-_MOST_KEPT:]
+        self._history = texts
         self._place = len(self._history)
         self._unsent = ""
 
@@ -281,7 +269,7 @@ class Composer(Gtk.Box):
             return
         text = self.text.strip()
         if text and (not self._history or self._history[-1] != text):
-            self._history = [*self._history, text][-_MOST_KEPT:]
+            self._history.append(text)
         self._place = len(self._history)
         self._unsent = ""
         self.text = ""
@@ -307,7 +295,7 @@ class Composer(Gtk.Box):
         if not held and self.completion.take_key(key):
             return True
         if key in _ENTER:
-            with_enter = self._settings.boolean("send-with-enter")
+            with_enter = self._settings.get_boolean("send-with-enter")
             sends = bool(held & Gdk.ModifierType.CONTROL_MASK) or (with_enter and not held)
             if sends:
                 self._send()
@@ -383,21 +371,14 @@ class Composer(Gtk.Box):
         self._send()
         self.focus()
 
-    def _on_attach(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
-        self.emit(action.get_name())
-
     def _on_seeing(self, action: Gio.SimpleAction, _target: GLib.Variant | None) -> None:
         self.emit("set-seeing", not action.props.state.get_boolean())
 
     def _on_completed(self, _completion: FileCompletion, path: str) -> None:
         self.add_paths([path])
 
-    def _on_setting(self, _settings: Settings, key: str) -> None:
-        if key == "apply-mode":
-            self._show_mode()
-
-    def _show_mode(self) -> None:
-        mode = self._settings.text("apply-mode")
+    def _show_mode(self, *_args: object) -> None:
+        mode = self._settings.get_string("apply-mode")
         words = _("Review First") if mode == Mode.REVIEW.value else _("Apply Right Away")
         self.mode_button.set_label(words)
         name = _("When a command changes files: {}").format(words)
@@ -406,10 +387,6 @@ class Composer(Gtk.Box):
         inner = self.mode_button.get_first_child()
         assert inner is not None
         set_accessible_name(inner, name)
-
-    def _on_stop(self, _button: Gtk.Button) -> None:
-        self.emit("stop")
-        self.focus()
 
 
 def _quoted(path: str) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gi.repository import Gtk
 
 from ...i18n import _, ngettext
-from ..widgets.boxes import hbox, set_margins, vbox
-from ..widgets.labels import name_buttons, set_accessible_name
+from ..widgets.boxes import hbox, set_margins, text_button, vbox
+from ..widgets.labels import set_accessible_name
 from ..widgets.readable import money, number
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
@@ -39,11 +39,10 @@ class ContextRing(Gtk.MenuButton):
         self._label = Gtk.Label(css_classes=["numeric"])
         self.set_child(hbox(self._area, self._label, spacing=6))
         self.details = Gtk.Label(xalign=0, wrap=True, max_width_chars=46)
-        self.button = Gtk.Button(label=_("_Summarize Now"), use_underline=True)
+        self.button = text_button(self, _("_Summarize Now"), "summarise")
         self.button.connect("clicked", weakly(self._on_clicked))
         box = vbox(self.details, self.button, spacing=12)
         set_margins(box, 6)
-        name_buttons(box)
         self.set_popover(Gtk.Popover(child=box))
         none = _("{percent} %").format(percent=0)
         set_accessible_name(self, _("Context: {share}").format(share=none))
@@ -85,4 +84,3 @@ class ContextRing(Gtk.MenuButton):
 
     def _on_clicked(self, _button: Gtk.Button) -> None:
         self.popdown()
-        self.emit("summarise")

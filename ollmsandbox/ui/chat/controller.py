@@ -26,6 +26,7 @@ from ..permission.asker import WindowAsker
 from ..sessions.attachment import decode_attachment, is_picture_file, read_attachment
 from ..sessions.entries import CallEntry
 from ..sessions.sessions import Sessions
+from ..widgets.actions import add_action
 from ..widgets.dialogs import choose_files
 from ..widgets.scheduling import Timer
 from ..widgets.signals import SignalHandlers
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 # Milliseconds without a key.
 REST = 2000
-# Files that `@` offers.
-_MOST_FOUND = 8
 
 
 class ChatController:
@@ -75,9 +74,6 @@ class ChatController:
             (view, "answer", self._on_answer),
             (view, "save-hosts", self._on_save_hosts),
             (view, "open-terminal", self._on_open_terminal),
-            (view.composer, "stop", self.stop),
-            (view.composer, "attach", self._on_attach),
-            (view.composer, "attach-pictures", self._on_attach_pictures),
             (view.composer, "look-at-model", self._on_look_at_model),
             (view.composer, "set-seeing", self._on_set_seeing),
             (view.composer, "dropped", self._on_dropped),
@@ -89,6 +85,8 @@ class ChatController:
         )
         for source, name, method in heard:
             source.connect(name, weakly(method))
+        add_action(view.composer.actions, "attach", self._on_attach)
+        add_action(view.composer.actions, "attach-pictures", self._on_attach_pictures)
         for name, opens in (
             ("open-link", open_link),
             ("open-output", open_output),
@@ -265,15 +263,15 @@ class ChatController:
         return (session.project if session is not None else None) or ""
 
     @as_task
-    async def _on_attach(self, composer: Composer) -> None:
+    async def _on_attach(self) -> None:
         folder = self._folder
         paths = await choose_files(self._window, _("Insert Paths"), folder)
-        composer.add_paths([near(path, folder) for path in paths])
+        self._view.composer.add_paths([near(path, folder) for path in paths])
 
     @as_task
-    async def _on_attach_pictures(self, composer: Composer) -> None:
+    async def _on_attach_pictures(self) -> None:
         paths = await choose_files(self._window, _("Attach Pictures"), self._folder)
-        self._on_dropped(composer, paths)
+        self._on_dropped(self._view.composer, paths)
 
     def _on_look_at_model(self, composer: Composer) -> None:
         def show() -> None:
@@ -341,14 +339,14 @@ class ChatController:
         from ...project.records.folder import Folder  # not needed for the first frame
 
         folder = Folder(session.project, self._manager)
-        return await asyncio.to_thread(folder.find_files, text, _MOST_FOUND)
+        return await asyncio.to_thread(folder.find_files, text, 8)
 
     def _on_answer(self, view: ChatView, asked_id: str, answer: Answer | str) -> None:
         self._asker.answer(asked_id, answer)
         view.focus_composer()
 
-    def _on_turn_verb(self, _bar: TurnBar, run_ids: tuple[str, ...], verb: str) -> None:
-        self._changes.act_on_runs(verb, run_ids)
+    def _on_turn_verb(self, bar: TurnBar, verb: str) -> None:
+        self._changes.act_on_runs(verb, bar.runs)
 
     def _on_restore(self, view: ChatView, since: float) -> None:
         session = view.session

@@ -17,20 +17,14 @@ from ..widgets.weak import weakly
 
 
 class CallGroupRow(Gtk.Box):
-    """`make_row` makes the rows of the entries when it is opened, and `drop_row` frees them."""
+    """`make_row` makes the rows of the entries when it is opened."""
 
-    def __init__(
-        self,
-        group: CallGroup,
-        make_row: Callable[[ChatEntry], Gtk.Widget],
-        drop_row: Callable[[Gtk.Widget], None],
-    ) -> None:
+    def __init__(self, group: CallGroup, make_row: Callable[[ChatEntry], Gtk.Widget]) -> None:
         super().__init__(
             orientation=Gtk.Orientation.VERTICAL, accessible_role=Gtk.AccessibleRole.GROUP
         )
         self.group = group
         self._make_row = weakly(make_row)
-        self._drop_row = weakly(drop_row)
         self._rows: dict[ChatEntry, Gtk.Widget] = {}
         self._arrow = decorative_icon()
         self._text = one_line(hexpand=True)
@@ -42,14 +36,8 @@ class CallGroupRow(Gtk.Box):
         self._body.add_css_class("call-group")
         self.append(self.header)
         self.append(self._body)
-        self._handlers = SignalHandlers()
-        self._handlers.connect(group, "changed", self._show)
+        SignalHandlers(self).connect(group, "changed", self._show)
         self._show()
-
-    def forget(self) -> None:
-        """Disconnect from the group, which outlives the row."""
-        self._handlers.disconnect()
-        self._clear()
 
     def open(self, *, is_open: bool = True) -> None:
         self.group.is_open = is_open
@@ -83,7 +71,6 @@ class CallGroupRow(Gtk.Box):
     def _clear(self) -> None:
         for row in self._rows.values():
             self._body.remove(row)
-            self._drop_row(row)
         self._rows = {}
 
     def _on_header(self, _button: Gtk.Button) -> None:

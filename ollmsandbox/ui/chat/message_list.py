@@ -33,22 +33,14 @@ T = TypeVar("T")
 
 # The number of entries shown at first, and added by each click on "Show Earlier Messages".
 PAGE = 200
-# Seconds for making rows in one go, and milliseconds of pause in which a frame is drawn.
-_SLICE, _PAUSE = 0.002, 8
 _AROUND_FOCUS = 12
 
 
 class MessageList(Gtk.ScrolledWindow, Generic[T]):
     """Show the last items; `at-end` is true while the list follows its end."""
 
-    __gsignals__ = signals(
-        {
-            # Other rows may be in view.
-            "scrolled": (),
-            # A row was removed: the item, and the row.
-            "row-dropped": (object, Gtk.Widget),
-        }
-    )
+    # Other rows may be in view.
+    __gsignals__ = signals({"scrolled": ()})
 
     at_end = GObject.Property(type=bool, default=True)
 
@@ -252,7 +244,7 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         if self._viewport.is_growing and self._frames.waits(self._viewport):
             return self._look_later()
         try:
-            self._viewport.is_growing = self._make_some(time.monotonic() + _SLICE)
+            self._viewport.is_growing = self._make_some(time.monotonic() + 0.002)
         finally:
             self._source = 0
         if self._viewport.is_growing:
@@ -263,7 +255,8 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
         return GLib.SOURCE_REMOVE
 
     def _look_later(self) -> bool:
-        self._source = GLib.timeout_add(_PAUSE, weakly(self._look))
+        # After a pause in which a frame is drawn.
+        self._source = GLib.timeout_add(8, weakly(self._look))
         return GLib.SOURCE_REMOVE
 
     def _make_some(self, end: float) -> bool:
@@ -302,8 +295,6 @@ class MessageList(Gtk.ScrolledWindow, Generic[T]):
             self._box.remove(page)
         if item in self._unmade:
             self._unmade.remove(item)
-        elif (child := row.get_child()) is not None:
-            self.emit("row-dropped", item, child)
 
     def _drop_oldest(self) -> None:
         while len(self._items) - self._first > PAGE:

@@ -42,8 +42,7 @@ class ModelController:
         self._remembering = asyncio.Lock()
         chooser.connect("chosen", weakly(self._on_chosen))
         chooser.connect("refresh", weakly(self._ask_servers))
-        self.handlers = SignalHandlers()
-        self.handlers.connect(choice, "changed", self._on_changed)
+        SignalHandlers(chat).connect(choice, "changed", self._on_changed)
 
     def show_session(self, session: OpenSession | None) -> None:
         self._of_session.disconnect()

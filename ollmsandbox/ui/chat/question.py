@@ -13,9 +13,6 @@ from ..widgets.labels import name_buttons, set_accessible_name, show_code, wrap_
 from ..widgets.signals import signals
 from ..widgets.weak import weakly
 
-# Milliseconds in which a click is ignored, as it may be meant for what was here before.
-_PAUSE = 400
-
 
 @Gtk.Template(filename=template("chat/question"))
 class QuestionCard(Gtk.Box):
@@ -66,7 +63,7 @@ class QuestionCard(Gtk.Box):
 
     def wait_a_moment(self, *_args: object) -> None:
         """Ignore clicks for a moment: the card may have moved under the pointer."""
-        self._rests_at = GLib.get_monotonic_time() + 1000 * _PAUSE
+        self._rests_at = GLib.get_monotonic_time() + 400_000
 
     def show_answer(self, text: str) -> None:
         """Fold to one line with the answer; "" if the agent decides."""

@@ -5,26 +5,25 @@ from __future__ import annotations
 
 import time
 
-from gi.repository import GLib, GObject, Gtk
+from gi.repository import GObject, Gtk
 
 from ...chat.messages import Role
 from ...i18n import _
 from ...text.visible import visible_words
-from ..markdown.picture import DecodedPicture
+from ..diff.images import DecodedPicture
 from ..markdown.view import MarkdownView
 from ..models.chooser import shown_model
 from ..sessions.entries import MessageEntry, NoticeEntry, SummaryEntry
 from ..widgets.boxes import icon_button, text_button, vbox
 from ..widgets.labels import (
     decorative_icon,
-    has_long_word,
     one_line,
     set_accessible_name,
     set_class,
-    set_plain,
     without_hyphens,
     wrap_label,
 )
+from ..widgets.long_text import LongText
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from ..widgets.wrap_box import WrapBox
@@ -45,7 +44,7 @@ class MessageRow(Gtk.Box):
         self.add_css_class("message")
         self.entry = entry
         self._thinking: Gtk.Expander | None = None
-        self._thoughts: _LongText | None = None
+        self._thoughts: LongText | None = None
         self._body: MarkdownView | None = None
         is_own = entry.role is Role.USER
         who = _("You") if is_own else shown_model(entry.model) or _("Agent")
@@ -75,10 +74,10 @@ class MessageRow(Gtk.Box):
         if not is_own:
             self.append(self._broken_off)
         self._show_state()
-        self._handlers = SignalHandlers()
-        self._handlers.connect(entry, "grew", self._on_grew)
-        self._handlers.connect(entry, "thought", self._think)
-        self._handlers.connect(entry, "changed", self._on_changed)
+        handlers = SignalHandlers(self)
+        handlers.connect(entry, "grew", self._on_grew)
+        handlers.connect(entry, "thought", self._think)
+        handlers.connect(entry, "changed", self._on_changed)
 
     def _add_bubble(self, at: str) -> None:
         self.add_css_class("own-message")
@@ -101,12 +100,6 @@ class MessageRow(Gtk.Box):
         self._line.attach(bubble, 2, 0, 1, 1)
         self.append(self._line)
 
-    def forget(self) -> None:
-        """Disconnect from the entry, which outlives the row."""
-        self._handlers.disconnect()
-        if self._body is not None:
-            self._body.take_down()
-
     def _think(self, _entry: MessageEntry, text: str) -> None:
         if self._thinking is None:
             is_open = self.entry.is_open
@@ -128,7 +121,7 @@ class MessageRow(Gtk.Box):
         assert self._thinking is not None
         self._thoughts = None
         if self._thinking.get_expanded():
-            self._thoughts = _LongText(self.entry.thinking)
+            self._thoughts = LongText(self.entry.thinking)
             self._thoughts.add_css_class("thinking")
             set_accessible_name(self._thoughts, _("Reasoning"))
         self._thinking.set_child(self._thoughts)
@@ -205,47 +198,13 @@ class MessageRow(Gtk.Box):
 def _plain(text: str) -> Gtk.Widget:
     """Show text as it was typed: the user does not write Markdown."""
     if len(text) > _LONG:
-        return _LongText(text)
+        return LongText(text)
     # With a space at its end, GTK 4.8 makes a label wider than a narrow window, and very high.
     text = text.rstrip()
     label = Gtk.Label(label=text, xalign=0, selectable=True, max_width_chars=52)
     wrap_label(label, text)
     without_hyphens(label)
     return label
-
-
-class _LongText(Gtk.TextView):
-    """Shows text that is long or grows: GTK lays it out little by little."""
-
-    def __init__(self, text: str = "") -> None:
-        super().__init__(editable=False, cursor_visible=False, accepts_tab=False)
-        self.add_css_class("long-text")
-        # The text, until it is shown.
-        self._text: str | None = text
-
-    def do_size_allocate(self, width: int, height: int, baseline: int) -> None:
-        Gtk.TextView.do_size_allocate(self, width, height, baseline)
-        if self._text is not None:
-            # Only now: before it has a width, each character would be a line.
-            GLib.timeout_add(0, weakly(self._fill))
-
-    def append(self, text: str) -> None:
-        if self._text is not None:
-            self._text += text
-            return
-        buffer = self.get_buffer()
-        end = buffer.get_end_iter()
-        begin = end.copy()
-        begin.backward_chars(1_000)
-        if has_long_word(buffer.get_text(begin, end, True) + text):
-            self.set_wrap_mode(Gtk.WrapMode.CHAR)
-        buffer.insert(end, text)
-
-    def _fill(self) -> bool:
-        if self._text is not None:
-            set_plain(self, self._text)
-            self._text = None
-        return GLib.SOURCE_REMOVE
 
 
 class SummaryRow(Gtk.Expander):
@@ -258,7 +217,7 @@ class SummaryRow(Gtk.Expander):
         without_hyphens(label)
         self.set_label_widget(label)
         self.update_property([Gtk.AccessibleProperty.LABEL], [title])
-        view = _LongText(entry.text)
+        view = LongText(entry.text)
         view.update_property([Gtk.AccessibleProperty.LABEL], [_("Summary")])
         # Else the Tab key leads into it while it is folded.
         self.bind_property("expanded", view, "visible", GObject.BindingFlags.SYNC_CREATE)
@@ -291,7 +250,6 @@ class NoticeRow(Gtk.Box):
         content = vbox(label, spacing=9)
         self.append(image)
         self.append(content)
-        self._handlers = SignalHandlers()
         if entry.is_error or entry.can_retry:
             self.add_css_class("card")
             for widget in (label, image):
@@ -302,12 +260,8 @@ class NoticeRow(Gtk.Box):
             self._buttons.add_group([text_button(self, _("_Preferences"), "win.show-connections")])
             self._buttons.add_group([text_button(self, _("_Try Again"), "retry")])
             content.append(self._buttons)
-            self._handlers.connect(entry, "changed", self._on_changed)
+            SignalHandlers(self).connect(entry, "changed", self._on_changed)
             self._on_changed(entry)
-
-    def forget(self) -> None:
-        """Disconnect from the entry, which outlives the row."""
-        self._handlers.disconnect()
 
     def _on_changed(self, entry: NoticeEntry) -> None:
         self._buttons.set_visible(entry.is_last)

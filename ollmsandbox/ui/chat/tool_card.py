@@ -43,7 +43,6 @@ from .todo import TodoList
 
 # Lines of output that are in view at once, without a search.
 _IN_VIEW = 12
-_TICK = 200
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
 _LONG = 60
@@ -141,15 +140,11 @@ class ToolCard(Gtk.Box):
         self.input.connect("activate", weakly(self._on_input))
         on_key(self.input, self._on_input_key)
         add_shortcut(self, "<Control>f", self._on_find)
-        self._handlers = SignalHandlers()
-        self._handlers.connect(entry, "changed", self._on_changed)
-        self._handlers.connect(entry, "output", self._on_output)
+        handlers = SignalHandlers(self)
+        handlers.connect(entry, "changed", self._on_changed)
+        handlers.connect(entry, "output", self._on_output)
+        self.connect("unrealize", weakly(self._end_clock))
         self._on_changed(entry)
-
-    def forget(self) -> None:
-        """Disconnect from the call, which outlives the card."""
-        self._end_clock()
-        self._handlers.disconnect()
 
     @property
     def open_question(self) -> ChatPermission | QuestionCard | None:
@@ -395,7 +390,7 @@ class ToolCard(Gtk.Box):
         self.ports_box.set_visible(bool(found))
 
     def _begin_clock(self) -> None:
-        self._clock.start(_TICK)
+        self._clock.start(200)
         has_lasted = time.time() - self.entry.began_at >= GRAPH_AFTER
         if self.usage is None and self.entry.pid > 0 and has_lasted:
             self.usage = UsageWatch(self.entry.pid)
@@ -411,7 +406,7 @@ class ToolCard(Gtk.Box):
         self._show_input()
         return GLib.SOURCE_CONTINUE
 
-    def _end_clock(self) -> None:
+    def _end_clock(self, *_args: object) -> None:
         self._clock.stop()
         if self.usage is not None:
             self.usage.stop()

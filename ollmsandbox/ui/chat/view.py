@@ -14,10 +14,10 @@ from ...text.visible import visible_line
 from ..sessions import tool_text
 from ..sessions.entries import CallEntry, ChatEntry, MessageEntry, NoticeEntry, Stage, SummaryEntry
 from ..sessions.folding import CallGroup, fold, group_text, is_quiet
-from ..widgets.boxes import hbox, text_button, vbox
+from ..widgets.boxes import hbox, icon_button, text_button, vbox
 from ..widgets.clamp import ClampedBin
 from ..widgets.keyboard import add_shortcut
-from ..widgets.labels import add_classes, set_accessible_name, set_class, wrapped
+from ..widgets.labels import set_class, wrapped
 from ..widgets.signals import SignalHandlers, forward, signals
 from ..widgets.weak import weakly
 from .activity import ActivityLine
@@ -96,18 +96,10 @@ class ChatView(Gtk.Box):
         self.column.set_vexpand(True)
         self.column.connect("notify::at-end", weakly(self._on_scrolled))
         self.column.connect("scrolled", weakly(self._on_looked))
-        self.column.connect("row-dropped", weakly(self._on_dropped))
-        self._to_end = Gtk.Button(
-            icon_name="go-bottom-symbolic",
-            tooltip_text=_("Go to the End"),
-            # In the middle: the buttons of cards are at the side.
-            halign=Gtk.Align.CENTER,
-            valign=Gtk.Align.END,
-            margin_bottom=12,
-            visible=False,
-        )
-        add_classes(self._to_end, "circular", "osd")
-        set_accessible_name(self._to_end, _("Go to the end"))
+        self._to_end = icon_button("go-bottom-symbolic", _("Go to the End"), "circular", "osd")
+        # In the middle: the buttons of cards are at the side.
+        middle, end = Gtk.Align.CENTER, Gtk.Align.END
+        self._to_end.set_properties(halign=middle, valign=end, margin_bottom=12, visible=False)
         self._to_end.connect("clicked", weakly(self.column.scroll_to_end))
         # The messages, and the button above them.
         self.messages = Gtk.Overlay(child=self.column)
@@ -362,7 +354,7 @@ class ChatView(Gtk.Box):
         if isinstance(entry, CallGroup):
             from .group import CallGroupRow
 
-            row = CallGroupRow(entry, self._make_content, self._drop_content)
+            row = CallGroupRow(entry, self._make_content)
         elif isinstance(entry, MessageEntry):
             row = MessageRow(entry, self.session.project if self.session else None)
             forward(row, "open-link", self)
@@ -374,10 +366,7 @@ class ChatView(Gtk.Box):
             from .tool_card import ToolCard
 
             row = ToolCard(entry, self.session.project if self.session else None)
-            for name in (
-                *("answer", "stop-call", "show-changes", "open-output"),
-                *("save-hosts", "open-port", "open-terminal"),
-            ):
+            for name in GObject.signal_list_names(ToolCard):
                 forward(row, name, self)
         elif isinstance(entry, SummaryEntry):
             row = SummaryRow(entry)
@@ -386,12 +375,6 @@ class ChatView(Gtk.Box):
             row = NoticeRow(entry)
             row.connect("retry", weakly(self._on_retry))
         return row
-
-    def _drop_content(self, row: Gtk.Widget) -> None:
-        from .row import SummaryRow
-
-        if not isinstance(row, SummaryRow):
-            cast("MessageRow | ToolCard | CallGroupRow | NoticeRow", row).forget()
 
     def _forget(self) -> None:
         self._handlers.disconnect()
@@ -540,10 +523,6 @@ class ChatView(Gtk.Box):
         self._to_end.set_visible(not self.column.at_end and hidden == asking)
         is_below = any(not self.column.is_above(entry) for entry in hidden[:1])
         self.waiting.show_count(len(hidden), is_below=is_below)
-
-    def _on_dropped(self, _column: MessageList, _entry: ChatEntry, row: Gtk.Widget) -> None:
-        if isinstance(row, Adw.Bin):
-            self._drop_content(cast(Gtk.Widget, row.get_child()))
 
     def _on_show_question(self, _bar: QuestionBar) -> None:
         hidden = self._unseen_questions()

@@ -12,18 +12,6 @@ import sys
 
 from gi.repository import GdkPixbuf, GLib
 
-# Pixels. A small file can claim to be a picture that fills the memory.
-_MOST_PIXELS = 40_000_000
-_LARGEST_SIDE = 1600
-_MOST_MEMORY = 2 << 30
-_MOST_SECONDS = 20
-# gdk-pixbuf 2.44 can decode with glycin, which starts other programs in a sandbox of its own. That
-# cannot be done in ours. It does without for its own program of this name, which expects to be in a
-# sandbox, too.
-_NAME = "gdk-pixbuf-thumbnailer"
-# There it keeps the picture in a file. In our sandbox, only this folder can be written to.
-_WRITABLE = "/run"
-
 
 def decode(data: bytes) -> GdkPixbuf.Pixbuf | None:
     """Return the picture, not larger than it can be shown; None if it is none. End the process if
@@ -45,7 +33,8 @@ def decode(data: bytes) -> GdkPixbuf.Pixbuf | None:
 
 
 def _prepare(loader: GdkPixbuf.PixbufLoader, width: int, height: int) -> None:
-    if width * height > _MOST_PIXELS:
+    # A small file can claim to be a picture that fills the memory.
+    if width * height > 40_000_000:
         # Now, before memory is allocated for it: the loader would go on.
         os._exit(1)
     if size := _size_to_show(width, height):
@@ -54,15 +43,19 @@ def _prepare(loader: GdkPixbuf.PixbufLoader, width: int, height: int) -> None:
 
 def _size_to_show(width: int, height: int) -> tuple[int, int] | None:
     """Return the smaller size of a picture that is too large to be shown as it is."""
-    share = _LARGEST_SIDE / max(width, height)
+    share = 1600 / max(width, height)
     return (max(1, round(width * share)), max(1, round(height * share))) if share < 1 else None
 
 
 def main() -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
-    os.environ["TMPDIR"] = _WRITABLE
-    GLib.set_prgname(_NAME)
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+    # gdk-pixbuf 2.44 can decode with glycin, which starts other programs in a sandbox of its own.
+    # That cannot be done in ours. It does without for its own program of this name, which expects
+    # to be in a sandbox, too.
+    GLib.set_prgname("gdk-pixbuf-thumbnailer")
+    # There it keeps the picture in a file. In our sandbox, only this folder can be written to.
+    os.environ["TMPDIR"] = "/run"
     picture = decode(sys.stdin.buffer.read())
     if picture is None:
         return 1

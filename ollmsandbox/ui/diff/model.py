@@ -18,8 +18,6 @@ from ..widgets.readable import more_characters
 Span = tuple[int, int]
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-# Of a line. The time for a comparison grows with the square of it.
-_MOST_WORDS = 250
 # Lines that have a smaller share in common are shown without marked words.
 _LEAST_ALIKE = 0.4
 
@@ -27,7 +25,8 @@ _LEAST_ALIKE = 0.4
 def word_changes(old: str, new: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """Return what differs in each of two lines; nothing if nearly everything does."""
     before, after = _WORD.findall(old), _WORD.findall(new)
-    if max(len(before), len(after)) > _MOST_WORDS:
+    # The time for a comparison grows with the square of it.
+    if max(len(before), len(after)) > 250:
         return _middle(old, new)
     hunks = find_hunks(before, after)
     alike = len(old) - sum(len(word) for hunk in hunks for word in hunk.old)
@@ -59,17 +58,17 @@ def _not_empty(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple((start, end) for start, end in spans if start < end)
 
 
-# Pairs of lines whose words are compared, of a whole file.
-_MOST_PAIRS = 2000
 # Characters. A longer line is shown in part, because GTK becomes slow with it.
 _LONGEST = 2000
 _NO_NEWLINE = "No newline at end of file"
 
 
 class LineKind(Enum):
-    SAME = "same"
-    REMOVED = "removed"
-    ADDED = "added"
+    """Each with its sign beside the line."""
+
+    SAME = " "
+    REMOVED = "-"
+    ADDED = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,8 @@ def compare(old_text: str, new_text: str) -> Diff:
     old, new = split_lines(old_text), split_lines(new_text)
     has_crlf = _is_crlf(old) and _is_crlf(new)
     hunks = find_hunks(old, new)
-    budget = _MOST_PAIRS
+    # Pairs of lines whose words are compared.
+    budget = 2000
     parts: list[DiffSection | Fold] = []
     at_old = at_new = 0
     for index, group in enumerate(group_hunks(hunks, len(old))):

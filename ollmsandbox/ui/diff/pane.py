@@ -13,8 +13,6 @@ from .colours import DiffTags
 from .model import Line, LineKind
 from .syntax import Syntax
 
-_SIGNS = {LineKind.SAME: " ", LineKind.ADDED: "+", LineKind.REMOVED: "-"}
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -159,4 +157,4 @@ def side(line: Line | None, digits: int, *, is_new: bool) -> Row:
 
 
 def _sign(line: Line) -> str:
-    return " " if line.is_note else _SIGNS[line.kind]
+    return " " if line.is_note else line.kind.value

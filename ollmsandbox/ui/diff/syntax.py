@@ -15,11 +15,6 @@ from gi.repository import Gtk, GtkSource
 from .colours import set_scheme
 from .model import Diff, Line
 
-# Bytes, and characters of a line. Highlighting more takes too long.
-_MOST_LINES, _LONGEST_LINE = 6000, 2000
-# Lines that are highlighted in one step: a few milliseconds.
-_STEP = 40
-
 
 class Syntax:
     def __init__(self, diff: Diff, path: str) -> None:
@@ -61,7 +56,8 @@ class _Version:
         self._read = 0
         self._useful: dict[Gtk.TextTag, bool] = {}
         self._buffer: GtkSource.Buffer | None = None
-        short = len(lines) <= _MOST_LINES and max(map(len, lines), default=0) <= _LONGEST_LINE
+        # Highlighting more takes too long.
+        short = len(lines) <= 6000 and max(map(len, lines), default=0) <= 2000
         self._language = language if short else None
         self._table = table
 
@@ -80,7 +76,8 @@ class _Version:
             if time.monotonic() >= until:
                 return False
             start = self._at_line(self._read)
-            self._read += _STEP
+            # So many lines take a few milliseconds.
+            self._read += 40
             self._buffer.ensure_highlight(start, self._at_line(self._read))
         return True
 

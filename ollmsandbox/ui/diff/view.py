@@ -97,10 +97,6 @@ def _quiet(words: str) -> Gtk.Label:
 _NARROW, _WIDE = 600, 1080
 # Lines that are inserted in one step; and the seconds and milliseconds of work and rest.
 _PIECE, _BUDGET, _PAUSE = 30, 0.004, 12
-# Each section has widgets, so more are only shown on request.
-_MOST_SECTIONS = 100
-# Lines of a fold that are shown with one click, and seconds for their colours.
-_UNFOLDED, _UNFOLD_BUDGET = 200, 0.05
 
 
 @Gtk.Template(filename=template("diff/view"))
@@ -126,7 +122,8 @@ class DiffView(Gtk.Box):
     same_label = Gtk.Template.Child()
     panes = Gtk.Template.Child()
 
-    def __init__(self, most_sections: int = _MOST_SECTIONS) -> None:
+    def __init__(self, most_sections: int = 100) -> None:
+        """Each section has widgets, so more are only shown on request."""
         super().__init__()
         self._most_sections = most_sections
         self.diff: Diff | None = None
@@ -155,9 +152,9 @@ class DiffView(Gtk.Box):
         self._left = most_sections
         # The index of the section that was last gone to; -1 at first.
         self.current = -1
-        self._theme = SignalHandlers()
         self.previous.connect("clicked", weakly(self._go), -1)
         self.next.connect("clicked", weakly(self._go), 1)
+        follow_theme(SignalHandlers(self), self._theme_changed)
         self._toggled = self.side_toggle.connect("toggled", weakly(self._on_side_toggled))
         for keys, by in (("<Alt>Up", -1), ("<Alt>Down", 1)):
             add_shortcut(self, keys, self._go, None, by, phase=Gtk.PropagationPhase.CAPTURE)
@@ -390,10 +387,10 @@ class DiffView(Gtk.Box):
         if self.diff is None or folded.mark is None:
             return
         fold, last = folded.fold, self._columns[-1]
-        size = min(fold.size, _UNFOLDED)
+        size = min(fold.size, 200)
         lines = self.diff.unfold(Fold(fold.old_start, fold.new_start, size))
         if self._syntax:
-            self._syntax.is_ready(lines, time.monotonic() + _UNFOLD_BUDGET)
+            self._syntax.is_ready(lines, time.monotonic() + 0.05)
         last.view.grab_focus()
         self._put(last.buffer.get_iter_at_mark(folded.mark).get_line(), lines)
         if fold.size > size:
@@ -455,16 +452,6 @@ class DiffView(Gtk.Box):
             self._rebuild()
         self.side_toggle.set_visible(is_wide)
         self._show_summary()
-
-    # --- the theme -----------------------------------------------------------------------------
-
-    def do_realize(self) -> None:
-        Gtk.Box.do_realize(self)
-        follow_theme(self._theme, self._theme_changed)
-
-    def do_unrealize(self) -> None:
-        self._theme.disconnect()
-        Gtk.Box.do_unrealize(self)
 
     def _theme_changed(self, *_args: object) -> None:
         for column in self._columns:

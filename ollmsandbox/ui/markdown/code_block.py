@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from gi.repository import Adw, GLib, Gtk, GtkSource
+from gi.repository import GLib, Gtk, GtkSource
 
 from ...i18n import _
+from ..diff.colours import set_scheme
 from ..resources import template
 from ..widgets.scheduling import Timer
 from ..widgets.scroller import NestedScroller
@@ -48,7 +49,6 @@ class CodeBlock(Gtk.Box):
         super().__init__()
         self.text = ""
         self._line = 0  # the length of the last line
-        self._theme = SignalHandlers()
         self._copied = Timer(self._show_copied)
         self._buffer = GtkSource.Buffer(highlight_matching_brackets=False)
         self._last_line = self._buffer.create_mark(
@@ -61,7 +61,7 @@ class CodeBlock(Gtk.Box):
             name = _("Shell")
         self.name_label.set_label(name)
         self.view.update_property([Gtk.AccessibleProperty.LABEL], [name])
-        self._recolour()
+        follow_theme(SignalHandlers(self), self._recolour)
         self.copy_button.connect("clicked", weakly(self._copy))
         self.connect("map", weakly(self._mapped))
         self.connect("unmap", weakly(self._unmapped))
@@ -122,15 +122,12 @@ class CodeBlock(Gtk.Box):
         self.copy_button.update_property([Gtk.AccessibleProperty.LABEL], [label])
 
     def _mapped(self, _widget: Gtk.Widget) -> None:
-        # The style manager lives as long as the program, so no handler may stay connected.
-        follow_theme(self._theme, self._recolour)
         self._fit()
         if self._buffer.get_language() is not self.language:
             # Loading a language may take longer than a frame.
             GLib.timeout_add(1, weakly(self._colour))
 
     def _unmapped(self, _widget: Gtk.Widget) -> None:
-        self._theme.disconnect()
         self._copied.stop()
         self._show_copied()
 
@@ -141,8 +138,7 @@ class CodeBlock(Gtk.Box):
         return GLib.SOURCE_REMOVE
 
     def _recolour(self, *_args: object) -> None:
-        name = "Adwaita-dark" if Adw.StyleManager.get_default().get_dark() else "Adwaita"
-        self._buffer.set_style_scheme(GtkSource.StyleSchemeManager.get_default().get_scheme(name))
+        set_scheme(self._buffer)
 
 
 def find_language(written: str) -> GtkSource.Language | None:

@@ -27,13 +27,9 @@ from .stream import Splitter
 # Seconds of work, then milliseconds of pause, in which the main loop draws frames and handles keys.
 _SLICE = 0.004
 _PAUSE = 6
-# As in the style sheet, which does not reach text views.
-_LINE_HEIGHT = 1.2
 _TAG = "line-height"
 # Pixels.
 _SPACING = 12
-# Blocks. Each word that arrives lays out a whole column again, but no group that stays as it is.
-_MOST_IN_GROUP = 30
 
 
 class MarkdownView(Adw.Bin):
@@ -57,6 +53,7 @@ class MarkdownView(Adw.Bin):
         self._patience = Patience()
         self._frames = FrameByFrame()
         self._start()
+        self.connect("unrealize", weakly(self.take_down))
         if text:
             self.set_text(text)
 
@@ -83,7 +80,7 @@ class MarkdownView(Adw.Bin):
         self._finished = True
         self._schedule(0)
 
-    def take_down(self) -> None:
+    def take_down(self, *_args: object) -> None:
         """Remove the widgets in steps, because freeing hundreds of them takes time."""
         if self._source:
             GLib.source_remove(self._source)
@@ -177,7 +174,8 @@ class MarkdownView(Adw.Bin):
             # Most texts are one group, and the column around it waits.
             is_second = self._group is not None
             self._group = VisibleColumn(spacing=_SPACING, waits=is_second)
-            self._room = _MOST_IN_GROUP
+            # Each word that arrives lays out a column again, but no group that stays as it is.
+            self._room = 30
             self._group.insert_before(self._column, self._tail)
         self._group.append(widget)
         self._room -= 1
@@ -210,7 +208,8 @@ class MarkdownView(Adw.Bin):
             wrap_mode=Gtk.WrapMode.WORD_CHAR,
         )
         tail.add_css_class("markdown-tail")
-        tail.get_buffer().create_tag(_TAG, line_height=_LINE_HEIGHT)
+        # As in the style sheet, which does not reach text views.
+        tail.get_buffer().create_tag(_TAG, line_height=1.2)
         tail.update_property([Gtk.AccessibleProperty.LABEL], [_("Answer in progress")])
         self._column.append(tail)
         # A text view wraps for the width it had last. Before it had one, that is one pixel, and for

@@ -12,11 +12,10 @@ from gi.repository import Gtk, Pango
 from ... import N_
 from ...chat.providers.connections_file import TOUR
 from ...i18n import _
-from ..widgets.boxes import hbox, scrolled_list, vbox
+from ..widgets.boxes import hbox, scrolled_list, text_button, vbox
 from ..widgets.labels import (
     children_of,
     decorative_icon,
-    name_buttons,
     one_line,
     set_accessible_name,
     set_class,
@@ -31,14 +30,13 @@ def shown_model(name: str) -> str:
     return _(name) if name == TOUR.model else name
 
 
-_MANY = 8
-
-
 class ConnectionState(Enum):
-    UNKNOWN = "unknown"
-    CONNECTING = "connecting"
-    READY = "ready"
-    FAILED = "failed"
+    """The icon of each state, and what a screen reader says."""
+
+    UNKNOWN = ("network-idle-symbolic", "")
+    CONNECTING = ("content-loading-symbolic", N_("connecting"))
+    READY = ("object-select-symbolic", N_("connected"))
+    FAILED = ("dialog-warning-symbolic", N_("not reachable"))
 
 
 class ConnectionItem(NamedTuple):
@@ -46,15 +44,6 @@ class ConnectionItem(NamedTuple):
     state: ConnectionState
     models: Sequence[str] = ()
     problem: str = ""
-
-
-# The icon of each state, and what a screen reader says.
-_LOOKS = {
-    ConnectionState.UNKNOWN: ("network-idle-symbolic", ""),
-    ConnectionState.CONNECTING: ("content-loading-symbolic", N_("connecting")),
-    ConnectionState.READY: ("object-select-symbolic", N_("connected")),
-    ConnectionState.FAILED: ("dialog-warning-symbolic", N_("not reachable")),
-}
 
 
 class ModelChooser(Gtk.MenuButton):
@@ -89,9 +78,8 @@ class ModelChooser(Gtk.MenuButton):
         scrolled.set_propagate_natural_width(False)
         # Its rows are the stops of the keyboard.
         scrolled.set_focusable(False)
-        connect = Gtk.Button(label=_("_Connect…"), use_underline=True)
+        connect = text_button(self, _("_Connect…"), "win.connect-model")
         connect.connect("clicked", weakly(self._on_connect))
-        name_buttons(connect)
         box = vbox(self._filter, scrolled, connect, spacing=6, width_request=260)
         self._popover = Gtk.Popover(child=box)
         self._popover.connect("map", weakly(self._on_opened))
@@ -124,7 +112,7 @@ class ModelChooser(Gtk.MenuButton):
         if len(self._connections) == 1 or model.casefold().startswith(connection.casefold()):
             text = shown_model(model) or text
         self._label.set_label(text)
-        icon, state = _LOOKS[self._state]
+        icon, state = self._state.value
         self._icon.set_from_icon_name(icon)
         set_class(self._icon, "success", bool(known) and self._state is ConnectionState.READY)
         set_class(self._icon, "warning", bool(known) and self._state is ConnectionState.FAILED)
@@ -146,7 +134,7 @@ class ModelChooser(Gtk.MenuButton):
                     is_current = (connection.name, model) == self._current
                     state = connection.state if is_current else None
                     self._list.append(_ModelRow(connection.name, model, state))
-        self._filter.set_visible(count > _MANY)
+        self._filter.set_visible(count > 8)
 
     def _on_opened(self, _popover: Gtk.Popover) -> None:
         """Ask the servers again, and begin at the model in use."""
@@ -162,7 +150,6 @@ class ModelChooser(Gtk.MenuButton):
 
     def _on_connect(self, _button: Gtk.Button) -> None:
         self._popover.popdown()
-        self.activate_action("win.connect-model")
 
 
 class _ModelRow(Gtk.ListBoxRow):
@@ -174,7 +161,7 @@ class _ModelRow(Gtk.ListBoxRow):
         label.set_ellipsize(Pango.EllipsizeMode.MIDDLE)
         box = hbox(label, spacing=6, margin_start=12)
         if state is not None:
-            mark = decorative_icon(_LOOKS[state][0])
+            mark = decorative_icon(state.value[0])
             if state is ConnectionState.FAILED:
                 mark.add_css_class("warning")
             box.append(mark)

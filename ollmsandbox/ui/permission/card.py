@@ -35,7 +35,7 @@ _LASTING = (Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS)
 _PAUSE = 400
 # Milliseconds between two checks of what is in view.
 _LOOK = 100
-# Milliseconds, for a card that is out of view.
+# The same for a card that is out of view.
 _LOOK_AWAY = 1500
 # Lines measured in each check.
 _LINES = 2000

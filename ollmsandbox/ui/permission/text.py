@@ -10,8 +10,6 @@ from ...permission.request import REACH_HOST, RUN_COMMAND, Answer, Fact, Permiss
 from ...text.visible import visible_line, visible_words
 from ...tools.base import UserQuestion
 
-_MOST_IN_LABEL = 40
-
 
 def question_text(request: PermissionRequest) -> str:
     """Return the question in one line, in the user's language, without the subject."""
@@ -49,9 +47,7 @@ def _scope(request: PermissionRequest) -> str:
     if request.tool == RUN_COMMAND:
         # Translators: stands in "Allow {} in This Session"
         return _("This Command")
-    name = os.path.basename(request.target_path) or request.target_path
-    shown = visible_line(name)
-    return shown if len(shown) <= _MOST_IN_LABEL else f"{shown[: _MOST_IN_LABEL - 1]}…"
+    return _cut(os.path.basename(request.target_path) or request.target_path, 40)
 
 
 def duration_text(request: PermissionRequest) -> str:

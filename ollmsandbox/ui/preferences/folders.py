@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gi.repository import Adw, Gtk
 
+from ...chat.sessions import SessionFactory
 from ...database.tables import Project
 from ...engine.roots import open_to_commands
 from ...i18n import _
@@ -17,7 +18,7 @@ from ...paths import is_missing
 from ...project.projects import ProjectManager
 from ...text.visible import visible_line
 from ..widgets.dialogs import choose_folder
-from ..widgets.signals import forward, signals
+from ..widgets.signals import signals
 from ..widgets.tasks import Tasks, as_task
 from . import rows
 
@@ -85,23 +86,14 @@ class FoldersGroup(rows.RowGroup):
 
 
 class FoldersWindow(rows.SettingsWindow):
-    __gsignals__ = signals({"changed": ()})
-
-    def __init__(
-        self,
-        parent: Gtk.Window,
-        manager: ProjectManager,
-        environ: Mapping[str, str],
-        project: str,
-    ) -> None:
+    def __init__(self, parent: Gtk.Window, factory: SessionFactory, project: str) -> None:
         super().__init__(parent)
         self.set_default_size(500, 360)
         name = visible_line(os.path.basename(project))
         self.set_title(name)
-        self._environ = environ
+        self._environ = factory.environ
         self._project = project
-        self.group = FoldersGroup(manager, self._tasks, project)
-        forward(self.group, "changed", self)
+        self.group = FoldersGroup(factory.manager, self._tasks, project)
         self.group.set_header_suffix(rows.button(_("Open…"), _("Open a Folder"), self._open))
         page = Adw.PreferencesPage(title=name, icon_name="folder-symbolic")
         page.add(self.group)

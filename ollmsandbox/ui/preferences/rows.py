@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gi.repository import Adw, GLib, Gtk
+from gi.repository import Adw, Gio, GLib, Gtk
 
 from ..settings import Settings
 from ..widgets.boxes import icon_button
@@ -58,8 +58,8 @@ def add_switches(
     """Add a switch for each key of a setting, with its title and subtitle."""
     for key, title, subtitle in shown:
         row = action(title, subtitle)
-        control = Gtk.Switch(active=settings.boolean(key), valign=Gtk.Align.CENTER)
-        control.connect("notify::active", lambda s, _p, key=key: settings.set(key, s.get_active()))
+        control = Gtk.Switch(valign=Gtk.Align.CENTER)
+        settings.bind(key, control, "active", Gio.SettingsBindFlags.DEFAULT)
         row.add_suffix(control)
         _activate(row, control, title)
         group.add(row)
@@ -79,33 +79,16 @@ def choice(
     row = Adw.ComboRow(title=GLib.markup_escape_text(title), use_subtitle=True)
     row.set_subtitle_lines(0)
     row.set_model(Gtk.StringList.new([shown for _value, shown in values]))
-    present = settings.text(key)
+    present = settings.get_string(key)
     row.set_selected(stored.index(present) if present in stored else 0)
     row.connect("notify::selected", lambda r, _p: settings.set(key, stored[r.get_selected()]))
     return row
 
 
-def number_row(
-    title: str,
-    value: int,
-    most: int,
-    changed: Callable[[int], object],
-    *,
-    step: int = 1,
-) -> Adw.ActionRow:
-    """Return a row for a number, whose unit is in the title."""
-    row, spin = spin_button(title, 0, most, step)
-    spin.set_value(value)
-    spin.connect("value-changed", lambda spin: changed(spin.get_value_as_int()))
-    return row
-
-
-def spin_button(
-    title: str, least: int, most: int, step: int
-) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
-    """Return a row and its spin button, for callers that do more than store the value."""
+def spin_button(title: str, most: int, step: int) -> tuple[Adw.ActionRow, Gtk.SpinButton]:
+    """Return a row for a number, whose unit is in the title, and its spin button."""
     row = action(title)
-    spin = Gtk.SpinButton.new_with_range(least, most, step)
+    spin = Gtk.SpinButton.new_with_range(0, most, step)
     spin.set_valign(Gtk.Align.CENTER)
     # Buttons below each other get the same width.
     spin.set_width_chars(8)

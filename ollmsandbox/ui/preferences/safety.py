@@ -8,18 +8,18 @@ import os
 
 from gi.repository import Adw, GLib, Gtk
 
+from ...chat.sessions import SessionFactory
 from ...errors import OllmSandboxError
 from ...i18n import _, localized, ngettext
-from ...paths import Paths
 from ...permission.request import Answer
 from ...permission.rules import Rule, Target
-from ...permission.store import RuleStore
-from ...project.projects import ProjectManager
 from ...sandbox.profile.file import profile_names, read_profile
 from ...sandbox.profile.profile import Limits
 from ...text.visible import visible_line
 from ..settings import LIMITS, LimitSetting, Settings
-from ..widgets.labels import set_accessible_name, set_plain
+from ..widgets.boxes import set_margins
+from ..widgets.labels import set_accessible_name
+from ..widgets.long_text import LongText
 from ..widgets.readable import number
 from ..widgets.scroller import NestedScroller
 from ..widgets.tasks import Tasks, as_task
@@ -45,7 +45,7 @@ class LimitsRow(Adw.ExpanderRow):
             "tmp": _("Temporary Files (MiB)"),
         }
         for setting in LIMITS:
-            row, spin = rows.spin_button(titles[setting.name], 0, setting.most, setting.step)
+            row, spin = rows.spin_button(titles[setting.name], setting.most, setting.step)
             # It shows a word, too. What else is no number is not taken.
             spin.set_numeric(False)
             spin.set_update_policy(Gtk.SpinButtonUpdatePolicy.IF_VALID)
@@ -92,17 +92,10 @@ def _show_default(spin: Gtk.SpinButton) -> bool:
 
 
 class SafetyPage(Adw.PreferencesPage):
-    def __init__(
-        self,
-        paths: Paths,
-        store: RuleStore,
-        manager: ProjectManager,
-        settings: Settings,
-        tasks: Tasks,
-    ) -> None:
+    def __init__(self, factory: SessionFactory, settings: Settings, tasks: Tasks) -> None:
         super().__init__(title=_("Safety"), icon_name="security-high-symbolic")
-        self._paths = paths
-        self._store = store
+        self._paths = factory.paths
+        self._store = factory.rules
         self._settings = settings
         self._tasks = tasks
         self._hidden: tuple[str, ...] = ()
@@ -111,7 +104,7 @@ class SafetyPage(Adw.PreferencesPage):
         self._show_profile()
         self._rules = rows.RowGroup(_("Saved Answers"), _("Remove an answer to be asked again."))
         self.add(self._rules)
-        self.folders = FoldersGroup(manager, tasks)
+        self.folders = FoldersGroup(factory.manager, tasks)
         self.add(self.folders)
         tasks.start(self._list_rules())
 
@@ -162,22 +155,10 @@ class SafetyPage(Adw.PreferencesPage):
         title = _("Hidden Files and Folders")
         self._masks = Adw.ExpanderRow(title=title)
         self._masks.connect("notify::expanded", weakly(self._list_masks))
-        # One text, because hundreds of rows would stop the window for a second.
-        self._mask_list = Gtk.TextView(
-            editable=False,
-            cursor_visible=False,
-            accepts_tab=False,
-            top_margin=12,
-            bottom_margin=12,
-            left_margin=12,
-            right_margin=12,
-            css_classes=["long-text"],
-        )
-        set_accessible_name(self._mask_list, title)
-        scroller = NestedScroller()
-        scroller.set_child(self._mask_list)
-        scroller.set_min_content_height(240)
-        self._mask_row = Gtk.ListBoxRow(child=scroller, activatable=False)
+        self._mask_list = NestedScroller()
+        self._mask_list.set_min_content_height(240)
+        set_margins(self._mask_list, 12)
+        self._mask_row = Gtk.ListBoxRow(child=self._mask_list, activatable=False)
         set_accessible_name(self._mask_row, title)
         self._masks.add_row(self._mask_row)
         group.add(self._masks)
@@ -186,7 +167,7 @@ class SafetyPage(Adw.PreferencesPage):
         return group
 
     def _show_profile(self, *_args: object) -> None:
-        name = self._settings.text("profile")
+        name = self._settings.get_string("profile")
         self._hidden, limits = (), None
         try:
             profile = read_profile(name, self._paths.profiles, self._paths.cache)
@@ -203,7 +184,10 @@ class SafetyPage(Adw.PreferencesPage):
         """List them only when the user looks at them: there are many."""
         self._mask_row.set_visible(bool(self._hidden))
         if self._masks.get_expanded():
-            set_plain(self._mask_list, "\n".join(map(visible_line, self._hidden)))
+            # One text, because hundreds of rows would stop the window for a second.
+            text = LongText("\n".join(map(visible_line, self._hidden)))
+            set_accessible_name(text, self._masks.get_title())
+            self._mask_list.set_child(text)
 
     async def _list_rules(self) -> None:
         found = await asyncio.to_thread(self._store.rules)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import partial
 from pathlib import Path
 
 from gi.repository import Adw, GLib, Gtk
@@ -28,10 +27,10 @@ from . import rows
 
 
 class StoragePage(Adw.PreferencesPage):
-    def __init__(self, paths: Paths, manager: ProjectManager, tasks: Tasks) -> None:
+    def __init__(self, manager: ProjectManager, tasks: Tasks) -> None:
         super().__init__(title=_("Storage"), icon_name="drive-harddisk-symbolic")
         # It may be a link to a larger disk.
-        self._folder = Path(os.path.realpath(paths.playground))
+        self._folder = Path(os.path.realpath(manager.paths.playground))
         self._manager = manager
         self._tasks = tasks
         self._size, self._clear_button = self._add_clearable(
@@ -88,13 +87,15 @@ class StoragePage(Adw.PreferencesPage):
             (_("Caches (MiB)"), KEEP_CACHES_MIB, 1 << 24, 1024),
         ):
             value = await asyncio.to_thread(setting.read, self._manager)
-            save = partial(weakly(self._set), setting)
-            self._advanced.add_row(rows.number_row(title, value, most, save, step=step))
+            row, spin = rows.spin_button(title, most, step)
+            spin.set_value(value)
+            spin.connect("value-changed", weakly(self._on_value), setting)
+            self._advanced.add_row(row)
 
-    def _set(self, setting: Number, value: int) -> None:
+    def _on_value(self, spin: Gtk.SpinButton, setting: Number) -> None:
         # Start now: closing the window cancels tasks.
-        loop = asyncio.get_event_loop()
-        writing = loop.run_in_executor(None, setting.write, self._manager, str(value))
+        loop, value = asyncio.get_event_loop(), str(spin.get_value_as_int())
+        writing = loop.run_in_executor(None, setting.write, self._manager, value)
 
         async def written() -> None:
             await asyncio.shield(writing)

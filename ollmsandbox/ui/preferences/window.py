@@ -8,7 +8,6 @@ from gi.repository import Adw, Gdk, Gtk
 from ...chat.sessions import SessionFactory
 from ...i18n import _
 from ..settings import Settings
-from ..widgets.signals import forward, signals
 from ..widgets.weak import weakly
 from . import rows
 from .connections import ConnectionsPage
@@ -51,10 +50,6 @@ class GeneralPage(Adw.PreferencesPage):
 
 
 class Preferences(rows.SettingsWindow):
-    __gsignals__ = signals(
-        {"connections-changed": (), "connection-renamed": (str, str), "folders-changed": ()}
-    )
-
     def __init__(self, parent: Gtk.Window, factory: SessionFactory, settings: Settings) -> None:
         super().__init__(parent)
         # Wide enough for the names of all pages.
@@ -63,12 +58,9 @@ class Preferences(rows.SettingsWindow):
         tasks = self._tasks
         self.general = GeneralPage(settings)
         self.connections = ConnectionsPage(factory.connections, tasks)
-        forward(self.connections, "changed", self, "connections-changed")
-        forward(self.connections, "renamed", self, "connection-renamed")
-        self.safety = SafetyPage(factory.paths, factory.rules, factory.manager, settings, tasks)
-        forward(self.safety.folders, "changed", self, "folders-changed")
+        self.safety = SafetyPage(factory, settings, tasks)
         self.system = SystemPage(factory.paths, factory.environ, tasks)
-        self.storage = StoragePage(factory.paths, factory.manager, tasks)
+        self.storage = StoragePage(factory.manager, tasks)
         for page in (self.general, self.connections, self.safety, self.system, self.storage):
             self.add(page)
         self.connect("close-request", weakly(self._on_close))

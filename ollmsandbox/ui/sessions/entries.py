@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gi.repository import GObject
 
+from ... import N_
 from ...chat.messages import Message, Role, ToolCall
 from ...chat.storage.stored import CallRecord
 from ...chat.turn_end import TurnEnd
@@ -115,18 +116,18 @@ class MessageEntry(ChatEntry):
 class Activity(Enum):
     """The things that the model does while none of its words appear."""
 
-    WAITING = "waiting"
-    LOADING = "loading"
-    THINKING = "thinking"
+    WAITING = N_("Waiting for the model…")
+    LOADING = N_("Loading the model…")
+    THINKING = N_("Thinking…")
     # It writes the arguments of a call, which are not shown.
-    WRITING = "writing"
+    WRITING = N_("Writing…")
 
 
 class Stage(Enum):
-    WAITING = "waiting"
-    ASKING = "asking"
-    RUNNING = "running"
-    DONE = "done"
+    WAITING = N_("Waiting")
+    ASKING = N_("Needs your answer")
+    RUNNING = N_("Running")
+    DONE = N_("Done")
 
 
 class CallEntry(ChatEntry):

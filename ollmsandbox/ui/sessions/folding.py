@@ -82,25 +82,22 @@ def _folded_run(run: list[ChatEntry]) -> list[ChatEntry]:
 
 def group_text(calls: Sequence[CallEntry]) -> str:
     """Return what the calls did, in one line."""
-    counts = Counter(call.call.name if call.call.name in _NAMES else "" for call in calls)
-    parts = [_counted(name, counts[name]) for name in (*_NAMES, "") if counts[name]]
-    text = ", ".join(parts)
-    return text[:1].upper() + text[1:]
-
-
-_NAMES = ("run_command", "read_file", "search", "web_fetch", PLAN)
-
-
-def _counted(name: str, count: int) -> str:
+    counts = Counter(call.call.name for call in calls)
+    ran, read, searched, fetched, planned = (
+        counts.pop(name, 0) for name in ("run_command", "read_file", "search", "web_fetch", PLAN)
+    )
+    others = counts.total()
     # Translators: these stand in one line, the first with a capital: "Ran 4 commands, read 2 files"
-    return {
-        "run_command": ngettext("ran {} command", "ran {} commands", count),
-        "read_file": ngettext("read {} file", "read {} files", count),
-        "search": ngettext("searched {} time", "searched {} times", count),
-        "web_fetch": ngettext("read {} web page", "read {} web pages", count),
-        PLAN: ngettext("updated the plan", "updated the plan {} times", count),
-        "": ngettext("used {} other tool", "used {} other tools", count),
-    }[name].format(count)
+    parts = (
+        (ran, ngettext("ran {} command", "ran {} commands", ran)),
+        (read, ngettext("read {} file", "read {} files", read)),
+        (searched, ngettext("searched {} time", "searched {} times", searched)),
+        (fetched, ngettext("read {} web page", "read {} web pages", fetched)),
+        (planned, ngettext("updated the plan", "updated the plan {} times", planned)),
+        (others, ngettext("used {} other tool", "used {} other tools", others)),
+    )
+    text = ", ".join(words.format(count) for count, words in parts if count)
+    return text[:1].upper() + text[1:]
 
 
 def group_duration(calls: Sequence[CallEntry]) -> str:

@@ -185,7 +185,7 @@ class Sessions(GObject.Object):
 
         model, messages = session.conversation.model, list(session.conversation.messages)
         first = next((one.text for one in messages if one.role is Role.USER), "")
-        is_wanted = self.settings.boolean("name-sessions") and session.connection != TOUR.name
+        is_wanted = self.settings.get_boolean("name-sessions") and session.connection != TOUR.name
         if model is None or not is_wanted or await self.title(session.id) != title_from(first):
             return
         title = await suggest_title(model, messages)
@@ -390,10 +390,10 @@ class Sessions(GObject.Object):
 
         session.conversation.use_preferences(
             ToolPreferences(
-                mode=Mode(self.settings.text("apply-mode")),
-                profile_name=self.settings.text("profile"),
-                ask_every_command=self.settings.boolean("ask-every-command"),
-                session_hosts=self.settings.boolean("session-hosts"),
+                mode=Mode(self.settings.get_string("apply-mode")),
+                profile_name=self.settings.get_string("profile"),
+                ask_every_command=self.settings.get_boolean("ask-every-command"),
+                session_hosts=self.settings.get_boolean("session-hosts"),
                 own_limits=own_limits(self.settings),
             )
         )

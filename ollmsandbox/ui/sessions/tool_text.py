@@ -95,11 +95,7 @@ def clock(seconds: float) -> str:
 
 def status(entry: CallEntry) -> str:
     if entry.stage is not Stage.DONE:
-        return {
-            Stage.WAITING: _("Waiting"),
-            Stage.ASKING: _("Needs your answer"),
-            Stage.RUNNING: _("Running"),
-        }[entry.stage]
+        return _(entry.stage.value)
     if entry.is_interrupted:
         return _("Interrupted when the program ended")
     if entry.stop is Stop.PERSON:

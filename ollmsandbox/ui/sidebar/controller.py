@@ -15,6 +15,7 @@ from ...i18n import _
 from ...text.visible import visible_line
 from ..sessions.dialogs import may_delete, may_remove
 from ..sessions.sessions import Sessions
+from ..widgets.actions import add_action
 from ..widgets.dialogs import ask_for_name, choose_folder
 from ..widgets.keyboard import add_shortcut
 from ..widgets.tasks import LatestOnly, Tasks, as_task
@@ -60,17 +61,13 @@ class SidebarController:
         # What can be undone, as long as its toast is shown.
         self._removals: dict[Adw.Toast, Undo] = {}
         add_shortcut(window, "<Control>z", self._on_undo_key)
-        handlers: tuple[tuple[str, Callable[..., object]], ...] = (
-            ("open-session", self._on_open_session),
-            ("new-session", self._on_new_session),
-            ("remove-project", self._on_remove_project),
-            ("locate-project", self._on_locate_project),
-            ("rename-session", self._on_rename_session),
-            ("delete-session", self._on_delete_session),
-            ("search", self.refresh),
-        )
-        for name, method in handlers:
-            sidebar.connect(name, weakly(method))
+        sidebar.search.connect("search-changed", weakly(self.refresh))
+        add_action(sidebar.actions, "open-session", self._on_open_session, "s")
+        add_action(sidebar.actions, "rename-session", self._on_rename_session, "s")
+        add_action(sidebar.actions, "delete-session", self._on_delete_session, "s")
+        add_action(sidebar.actions, "new-session", self._on_new_session, "ay")
+        add_action(sidebar.actions, "remove-project", self._on_remove_project, "ay")
+        add_action(sidebar.actions, "locate-project", self._on_locate_project, "ay")
 
     @property
     def has_request(self) -> bool:
@@ -116,25 +113,25 @@ class SidebarController:
             await self.new_session(path)
 
     @as_task
-    async def _on_open_session(self, sidebar: Sidebar, session_id: str) -> None:
-        found = sidebar.found_in(session_id)
+    async def _on_open_session(self, session_id: str) -> None:
+        found = self._sidebar.found_in(session_id)
         await self.open_session(session_id)
         if found is not None and self._shown is not None and self._shown.id == session_id:
             self._go_to(found)
 
-    def _on_new_session(self, _sidebar: Sidebar, project: str) -> None:
+    def _on_new_session(self, project: str) -> None:
         self._tasks.start(self.new_session(project))
 
     def remove_shown(self, *_args: object) -> None:
         if self._shown is not None and self._shown.project is not None:
-            self._on_remove_project(self._sidebar, self._shown.project)
+            self._on_remove_project(self._shown.project)
 
     def locate_shown(self, *_args: object) -> None:
         if self._shown is not None and self._shown.project is not None:
-            self._on_locate_project(self._sidebar, self._shown.project)
+            self._on_locate_project(self._shown.project)
 
     @as_task
-    async def _on_locate_project(self, _sidebar: Sidebar, path: str) -> None:
+    async def _on_locate_project(self, path: str) -> None:
         title = _("Where Is {} Now?").format(visible_line(os.path.basename(path)))
         folder = await choose_folder(self._window, title)
         if folder is None:
@@ -154,7 +151,7 @@ class SidebarController:
             await self.new_session(moved)
 
     @as_task
-    async def _on_remove_project(self, _sidebar: Sidebar, path: str) -> None:
+    async def _on_remove_project(self, path: str) -> None:
         name = visible_line(os.path.basename(path) or path)
         if not await may_remove(self._window, self._sessions, path, name):
             return
@@ -167,7 +164,7 @@ class SidebarController:
         )
 
     @as_task
-    async def _on_rename_session(self, _sidebar: Sidebar, session_id: str) -> None:
+    async def _on_rename_session(self, session_id: str) -> None:
         before = await self._sessions.title(session_id)
         heading, label, action = _("Rename Session"), _("Session name"), _("_Rename")
         title = await ask_for_name(self._window, heading, "", label, action, name=before)
@@ -175,7 +172,7 @@ class SidebarController:
             await self._sessions.rename(session_id, title)
 
     @as_task
-    async def _on_delete_session(self, _sidebar: Sidebar, session_id: str) -> None:
+    async def _on_delete_session(self, session_id: str) -> None:
         if not await may_delete(self._window, self._sessions, session_id):
             return
         if self._shown is not None and self._shown.id == session_id:

@@ -79,7 +79,7 @@ class ProjectRow(_TabRow):
             words = _("New Session in {}").format(item.name)
             new = icon_button("list-add-symbolic", words, "flat", "row-action")
             new.set_action_name("sidebar.new-session")
-            new.set_action_target_value(_path(item.path))
+            new.set_action_target_value(path_target(item.path))
             box.append(new)
         if item.path:
             wishes = [(_("_Remove From List"), "sidebar.remove-project")]
@@ -89,7 +89,7 @@ class ProjectRow(_TabRow):
                 wishes.insert(0, (_("Opened _Folders…"), "sidebar.show-folders"))
                 system = _("_Use This Computer's Programs") if item.uses_alpine else ""
                 wishes.insert(0, (system or _("_Use Alpine Linux"), "sidebar.switch-system"))
-            menu = _menu(wishes, _path(item.path))
+            menu = _menu(wishes, path_target(item.path))
             box.append(_menu_button(menu, _("Menu for {}").format(item.name)))
         self.set_child(box)
         set_accessible_name(self, in_sentences(item.name, missing))
@@ -176,7 +176,7 @@ def _menu(wishes: Sequence[tuple[str, str]], target: GLib.Variant) -> Gio.Menu:
     return menu
 
 
-def _path(path: str) -> GLib.Variant:
+def path_target(path: str) -> GLib.Variant:
     """Return the path as UTF-8, which GLib needs and a file name need not be."""
     return GLib.Variant.new_bytestring(os.fsencode(path))
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,9 +15,19 @@ from ..widgets.focus import focus_around
 from ..widgets.keyboard import on_key
 from ..widgets.labels import children_of
 from ..widgets.scheduling import Timer
-from ..widgets.signals import signals
 from ..widgets.weak import weakly
-from .rows import DayItem, DayRow, Item, OlderItem, OlderRow, ProjectRow, Row, SessionRow, row_key
+from .rows import (
+    DayItem,
+    DayRow,
+    Item,
+    OlderItem,
+    OlderRow,
+    ProjectRow,
+    Row,
+    SessionRow,
+    path_target,
+    row_key,
+)
 
 if TYPE_CHECKING:
     from ...chat.storage.history import FoundLine
@@ -97,38 +106,15 @@ def _row(item: Item) -> Row:
     return SessionRow(item) if isinstance(item, SessionItem) else OlderRow(item)
 
 
-# Rows per step, and milliseconds between two steps.
+# Rows per step.
 _AT_ONCE = 8
-_PAUSE = 10
-
-# What the user wants to do with a project, and with a session: actions, and signals.
-_OF_PROJECT = (
-    "new-session",
-    "remove-project",
-    # The folder is missing; ask for the new one.
-    "locate-project",
-    # Those outside the project that its commands may change.
-    "show-folders",
-    # Let its commands use the programs of this computer instead of Alpine's, or vice versa.
-    "switch-system",
-)
-# To rename it, ask for the new name.
-_OF_SESSION = ("rename-session", "delete-session")
 
 
 @Gtk.Template(filename=template("sidebar/sidebar"))
 class Sidebar(Gtk.Box):
-    __gtype_name__ = "OllmSidebar"
+    """Activates `actions`, which the controller adds, with an id or a path."""
 
-    __gsignals__ = signals(
-        {
-            "open-session": (str,),
-            # Paths are objects, because GLib's strings have to be UTF-8.
-            **dict.fromkeys(_OF_PROJECT, (object,)),
-            **dict.fromkeys(_OF_SESSION, (str,)),
-            "search": (str,),
-        }
-    )
+    __gtype_name__ = "OllmSidebar"
 
     search: Gtk.SearchEntry = Gtk.Template.Child()
     pages: Gtk.Stack = Gtk.Template.Child()
@@ -145,13 +131,9 @@ class Sidebar(Gtk.Box):
         # The steps that are left to fill the list.
         self._filling: Iterator[None] | None = None
         self._next_step = Timer(self._fill_step)
-        actions = Gio.SimpleActionGroup()
-        for name in (*_OF_PROJECT, *_OF_SESSION):
-            target = GLib.VariantType.new("ay" if name in _OF_PROJECT else "s")
-            action = Gio.SimpleAction.new(name, target)
-            action.connect("activate", weakly(self._on_action))
-            actions.add_action(action)
-        self.insert_action_group("sidebar", actions)
+        # From the start: GTK would not find a group that is inserted into a widget with children.
+        self.actions = Gio.SimpleActionGroup()
+        self.insert_action_group("sidebar", self.actions)
         self.search.connect("search-changed", weakly(self._on_search))
         self.listbox.connect("row-activated", weakly(self._on_activated))
         on_key(self.listbox, self._on_key)
@@ -220,7 +202,7 @@ class Sidebar(Gtk.Box):
         if len(list(islice(self._filling, _AT_ONCE))) < _AT_ONCE:
             self._filling = None
         else:
-            self._next_step.start(_PAUSE)
+            self._next_step.start(10)
         self._mark_selected()
         if focused is not None and self._focused_row() is not focused:
             # It was moved or removed.
@@ -242,18 +224,13 @@ class Sidebar(Gtk.Box):
         if rows:
             rows[min(place, len(rows) - 1)].grab_focus()
 
-    def _on_action(self, action: Gio.SimpleAction, target: GLib.Variant) -> None:
-        is_path = target.is_of_type(GLib.VariantType.new("ay"))
-        value = os.fsdecode(target.get_bytestring()) if is_path else target.get_string()
-        self.emit(action.get_name(), value)
-
     def _on_activated(self, _list: Gtk.ListBox, row: Gtk.ListBoxRow) -> None:
         if isinstance(row, SessionRow):
-            self.emit("open-session", row.item.id)
+            self.activate_action("sidebar.open-session", GLib.Variant.new_string(row.item.id))
         elif isinstance(row, ProjectRow) and row.item.is_missing:
-            self.emit("locate-project", row.item.path)
+            self.activate_action("sidebar.locate-project", path_target(row.item.path))
         elif isinstance(row, ProjectRow) and not row.item.sessions and row.item.path:
-            self.emit("new-session", row.item.path)
+            self.activate_action("sidebar.new-session", path_target(row.item.path))
         elif isinstance(row, ProjectRow):
             self._collapse(row, is_collapsed=row.item.path not in self._collapsed)
         elif isinstance(row, OlderRow):
@@ -280,9 +257,8 @@ class Sidebar(Gtk.Box):
                 return Gdk.EVENT_STOP
         if wish is None or not isinstance(row, SessionRow):
             return Gdk.EVENT_PROPAGATE
-        self.emit(wish, row.item.id)
+        self.activate_action(f"sidebar.{wish}", GLib.Variant.new_string(row.item.id))
         return Gdk.EVENT_STOP
 
     def _on_search(self, _entry: Gtk.SearchEntry) -> None:
         self._most.clear()
-        self.emit("search", self.searched)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Buttons for actions that can be taken back.
+"""Actions of a widget, and buttons for those that can be taken back.
 
 The button that was pressed stays where it is, disabled, and the way back appears beside it: so a
 second click at the same place never does the opposite.
@@ -7,13 +7,35 @@ second click at the same place never does the opposite.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import NamedTuple
 
-from gi.repository import Gtk
+from gi.repository import Gio, GLib, Gtk
 
 from .boxes import vbox
 from .labels import set_accessible_name
+from .weak import weakly
 from .work_bar import disable_unless_focused
+
+
+def add_action(
+    group: Gio.ActionMap, name: str, method: Callable[..., object], takes: str = ""
+) -> None:
+    """Call a method when an action is activated: with an id if it takes a string ("s"), with a path
+    if it takes bytes ("ay")."""
+    call = weakly(method)
+
+    def activated(_action: Gio.SimpleAction, target: GLib.Variant | None) -> None:
+        if target is None:
+            call()
+        else:
+            is_path = takes == "ay"
+            call(os.fsdecode(target.get_bytestring()) if is_path else target.get_string())
+
+    action = Gio.SimpleAction.new(name, GLib.VariantType.new(takes) if takes else None)
+    action.connect("activate", activated)
+    group.add_action(action)
 
 
 class Action(NamedTuple):

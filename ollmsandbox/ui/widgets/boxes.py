@@ -48,7 +48,7 @@ def set_margins(widget: Gtk.Widget, pixels: int) -> None:
 
 
 def scrolled_list(child: Gtk.Widget, highest: int) -> Gtk.ScrolledWindow:
-    """Return what scrolls a list in a popover, which is as large as it needs up to a height."""
+    """Return what scrolls a list or a text, and is as large as that needs up to a height."""
     return Gtk.ScrolledWindow(
         child=child,
         hscrollbar_policy=Gtk.PolicyType.NEVER,

@@ -10,11 +10,9 @@ from pathlib import Path
 from gi.repository import Adw, Gio, GLib, Gtk, Pango
 
 from ...i18n import _, ngettext
+from .boxes import scrolled_list
 from .labels import children_of, name_buttons, set_accessible_name, wrapped
 from .readable import number
-
-# Of a list: lines that are shown, their width in letters, and pixels that are seen at once.
-_MOST_LINES, _WIDTH, _HIGHEST = 1000, 60, 300
 
 
 async def confirm(
@@ -35,19 +33,11 @@ async def confirm(
 
 def show_list(parent: Gtk.Window, heading: str, lines: Sequence[str]) -> None:
     """Show lines that the user may scroll through and copy."""
-    shown, left = list(lines[:_MOST_LINES]), len(lines) - _MOST_LINES
+    shown, left = list(lines[:1000]), len(lines) - 1000
     if left > 0:
         shown.append(ngettext("{} more", "{} more", left).format(number(left)))
-    label = wrapped("\n".join(shown))
-    label.set_selectable(True)
-    label.set_max_width_chars(_WIDTH)
-    scrolled = Gtk.ScrolledWindow(
-        child=label,
-        hscrollbar_policy=Gtk.PolicyType.NEVER,
-        propagate_natural_height=True,
-        propagate_natural_width=True,
-        max_content_height=_HIGHEST,
-    )
+    label = wrapped("\n".join(shown), selectable=True, max_width_chars=60)
+    scrolled = scrolled_list(label, 300)
     dialog = Adw.MessageDialog(
         transient_for=parent, modal=True, heading=heading, extra_child=scrolled
     )

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from gi.repository import GLib, Gtk, Pango
 
-# Characters of a word that is broken anywhere.
-_LONG_WORD = 500
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -148,7 +146,7 @@ def without_hyphens(*labels: Gtk.Label) -> None:
 
 def has_long_word(text: str) -> bool:
     """Return whether a word is so long that Pango would take seconds to find its breaks."""
-    return any(len(word) > _LONG_WORD for word in text.split())
+    return any(len(word) > 500 for word in text.split())
 
 
 def wrap_label(label: Gtk.Label, text: str) -> None:

@@ -10,8 +10,6 @@ from gi.repository import GLib, Gtk
 
 from .weak import weakly
 
-# Microseconds.
-_LONG = 2000
 # Iterations of the main loop.
 _ENOUGH = 10
 
@@ -19,7 +17,7 @@ _ENOUGH = 10
 def is_late() -> bool:
     """Return whether this iteration of the main loop has taken long already."""
     source = GLib.main_current_source()
-    return source is not None and GLib.get_monotonic_time() - source.get_time() > _LONG
+    return source is not None and GLib.get_monotonic_time() - source.get_time() > 2000
 
 
 class Timer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gi.repository import Adw, GObject
+from gi.repository import Adw, GObject, Gtk
 
 from .weak import weak_reference, weakly
 
@@ -35,8 +35,11 @@ def forward(
 class SignalHandlers:
     """Handlers of objects that live longer than the one that listens to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, widget: Gtk.Widget | None = None) -> None:
+        """Disconnect them when a widget leaves the window."""
         self._connected: list[tuple[GObject.Object, int]] = []
+        if widget is not None:
+            widget.connect("unrealize", lambda _widget: self.disconnect())
 
     def connect(self, source: GObject.Object, signal: str, method: Callable[..., object]) -> None:
         self._connected.append((source, source.connect(signal, weakly(method))))

@@ -12,16 +12,8 @@ from .labels import children_of, show_ellipsized_as_tooltip, wrapped
 from .scheduling import Timer
 from .weak import weakly
 
-# Characters that fit into one line of a narrow window. GTK would cut the end off, which says what
-# to do.
-_ONE_LINE = 36
-# Pixels that a toast needs beside its text: padding, button, margins; and beside both its text and
-# a button with a label.
-_AROUND, _AROUND_BOTH = 130, 106
 # Pixels around a toast; and milliseconds until it has a size.
 _GAP, _FRAME = 6, 50
-# Microseconds: longer than libadwaita takes to show a toast (300 ms) or to replace one (500 ms).
-_APPEARING = 600_000
 
 
 class Toasts:
@@ -43,7 +35,9 @@ class Toasts:
             return
         # Seconds for a slow reader.
         toast = Adw.Toast(timeout=round(4 + len(shown) * 0.06))
-        if len(shown) > _ONE_LINE:
+        # More does not fit into one line of a narrow window. GTK would cut the end off, which says
+        # what to do.
+        if len(shown) > 36:
             toast.set_custom_title(_lines(shown, button))
         else:
             toast.set_title(GLib.markup_escape_text(shown))
@@ -136,7 +130,8 @@ def when_shown(overlay: Adw.ToastOverlay, act: Callable[[], object]) -> int:
         found = _toasts_of(overlay)
         if not since or found != shown:
             shown, since = found, now
-        elif now - since > _APPEARING:
+        # Libadwaita takes 300 ms to show a toast, and 500 ms to replace one.
+        elif now - since > 600_000:
             act()
             return GLib.SOURCE_REMOVE
         return GLib.SOURCE_CONTINUE
@@ -157,11 +152,11 @@ def _lines(text: str, button: str) -> Gtk.Widget:
     label.set_lines(10)
     label.set_ellipsize(Pango.EllipsizeMode.END)
     show_ellipsized_as_tooltip(label)
+    # Beside its text, a toast needs room for padding, margins and a cross.
     if not button:
-        return _Paragraph(label, _AROUND)
+        return _Paragraph(label, 130)
     beside = Gtk.Button(label=button, use_underline=True)
-    width = beside.measure(Gtk.Orientation.HORIZONTAL, -1)[1]
-    return _Paragraph(label, _AROUND_BOTH + width)
+    return _Paragraph(label, 106 + beside.measure(Gtk.Orientation.HORIZONTAL, -1)[1])
 
 
 class _Paragraph(Adw.Bin):

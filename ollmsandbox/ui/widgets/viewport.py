@@ -11,8 +11,6 @@ from gi.repository import Gtk
 from .signals import signals
 from .weak import weak_reference
 
-# Pixels from the end within which scrolling down counts as reaching it.
-_NEAR = 24
 # Pixels. Shadows and focus rings reach out of their widgets.
 _AROUND = 50
 # Allocations in one layout, besides those for columns that come near the view. The last one may
@@ -349,8 +347,9 @@ class AnchoredViewport(Gtk.Viewport):
         self._last_value = value
         if self._is_laying_out:
             return
-        # However little the user scrolls up, the list must not pull them back.
-        self.following = value >= self._end - (1 if upwards else _NEAR)
+        # However little the user scrolls up, the list must not pull them back. Scrolling down, they
+        # need not reach the last pixel.
+        self.following = value >= self._end - (1 if upwards else 24)
         if not self.following:
             self._hold_what_is_seen()
         self._lay_out()

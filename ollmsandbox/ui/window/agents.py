@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
     from ..sessions.sessions import Sessions
 
-# A user who is flooded with questions allows anything to get rid of them.
-_MOST_QUESTIONS = 20
 _MOST_SESSIONS = 50
-_LONGEST = 4 << 20
 
 
 @dataclass
@@ -95,7 +92,7 @@ class AgentService:
         invocation: Gio.DBusMethodInvocation,
     ) -> None:
         try:
-            if any(len(text) > _LONGEST for text in given):
+            if any(len(text) > 4 << 20 for text in given):
                 raise BusError("The message is too long.")
             async with turn:
                 waiting = await self._handle(sender, method, *given)
@@ -185,7 +182,8 @@ class AgentService:
         if not is_own or request.id in followed.asking:
             raise BusError("This is not a question about your own call.")
         open_questions = sum(len(one.asking) for one in self._followed.values())
-        if open_questions >= _MOST_QUESTIONS or followed.denials.calls_for_rest:
+        # A user who is flooded with questions allows anything to get rid of them.
+        if open_questions >= 20 or followed.denials.calls_for_rest:
             return ""
         session.hear(PermissionAsked(request.call_id, request))
         task = followed.asking[request.id] = asyncio.ensure_future(self._asker.ask(request))

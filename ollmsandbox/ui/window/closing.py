@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gi.repository import Adw, Gtk
 
@@ -23,20 +23,11 @@ from ..permission.asker import WindowAsker
 from ..sessions.dialogs import may_stop_and_close
 from ..sessions.sessions import Sessions
 from ..widgets.dialogs import confirm
-from ..widgets.labels import children_of
 from ..widgets.tasks import Tasks, as_task
 from ..widgets.work_bar import WorkBar
 
 # Seconds until a disk that does not respond is given up: longer than the database waits for a lock.
 PATIENCE = 20.0
-# Seconds for the main loop to handle events.
-_TURN = 0.05
-# Seconds from the system's request to the end, if nothing in a project is being changed. Reading
-# may take long, or wait for others.
-_GRACE = 5.0
-# Seconds if something is being changed. Systems wait little longer before they kill a program.
-_GRACE_TO_CHANGE = 60.0
-_PAUSE = 0.2
 
 
 class WindowCloser:
@@ -127,8 +118,7 @@ class WindowCloser:
         self.has_begun = True
         try:
             # A step that fails is reported and does not keep the others from being done.
-            steps = (self._save_size, self._save_drafts, self._close_sessions, self._close_popovers)
-            for step in steps:
+            for step in (self._save_size, self._save_drafts, self._close_sessions):
                 await asyncio.wait({self._tasks.start(step())})
         finally:
             self._close()
@@ -160,25 +150,6 @@ class WindowCloser:
         self._asker.deny_all()
         await self._sessions.close_all()
 
-    async def _close_popovers(self) -> None:
-        """Close open popovers. GTK does not notice that one is destroyed under the pointer, and
-        complains half a second later when it looks for a tooltip there."""
-        found = list(_open_popovers(self._window))
-        for popover in found:
-            popover.popdown()
-        if found:
-            # GTK has to hear that the pointer has left.
-            self._window.get_display().sync()
-            await asyncio.sleep(_TURN)
-
-
-def _open_popovers(widget: Gtk.Widget) -> Iterator[Gtk.Popover]:
-    for child in children_of(widget):
-        if child.get_mapped():
-            if isinstance(child, Gtk.Popover):
-                yield child
-            yield from _open_popovers(child)
-
 
 def _print(text: str) -> None:
     print(f"ollmsandbox: {text}", file=sys.stderr)
@@ -192,9 +163,11 @@ def exit_in_time(paths: Paths, signal_number: int) -> None:
 
 def _exit_later(paths: Paths, signal_number: int) -> None:
     began = time.monotonic()
-    time.sleep(_GRACE)
-    while time.monotonic() < began + _GRACE_TO_CHANGE and _is_changing_a_project(paths):
-        time.sleep(_PAUSE)
+    # Reading may take long, or wait for others.
+    time.sleep(5.0)
+    # Systems wait little longer before they kill a program.
+    while time.monotonic() < began + 60.0 and _is_changing_a_project(paths):
+        time.sleep(0.2)
     try:
         _print(_("Stopped. Unfinished work resumes at the next start."))
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gi.repository import GLib, Gsk, Gtk
+from gi.repository import Gio, GLib, Gsk, Gtk
 
 from ...chat.providers.connections_file import TOUR
 from ...chat.providers.tour.sample import make_sample, unused_folder
@@ -29,6 +29,7 @@ from ..chat.view import ChatView
 from ..models.chooser import ModelChooser
 from ..sessions.dialogs import export_session
 from ..sidebar.controller import SidebarController
+from ..widgets.actions import add_action
 from ..widgets.dialogs import show_list
 from ..widgets.focus import contains_focus
 from ..widgets.readable import number
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from ..sessions.open_session import OpenSession
     from ..sessions.sessions import Sessions
     from ..settings import Settings
-    from ..sidebar.sidebar import Sidebar
     from .window import Window
 
 
@@ -92,9 +92,9 @@ class WindowController:
         self._build(choice)
         self._actions: dict[str, Callable[..., object]] = {
             "new-session": self._on_new_session,
-            "open-project": self._on_open_project,
+            "open-project": lambda: self._tasks.start(self.side.open_project()),
             "take-tour": self._on_take_tour,
-            "connect-model": self._on_connect_model,
+            "connect-model": lambda: self._preferences().connect_model(),
             "show-connections": lambda: self._preferences().show_connections(),
             "export-session": self._on_export,
             "preferences": self._preferences,
@@ -108,10 +108,10 @@ class WindowController:
             "next-question": self._on_next_question,
             "show-help-overlay": partial(show_shortcuts, window),
         }
-        self._handlers = SignalHandlers()
-        self._handlers.connect(sessions, "changed", self._on_sessions_changed)
-        self._handlers.connect(settings, "changed", self._on_setting_changed)
-        self._handlers.connect(settings, "trouble", window.notices.on_text)
+        handlers = SignalHandlers(window)
+        handlers.connect(sessions, "changed", self._on_sessions_changed)
+        handlers.connect(settings, "changed", self._on_setting_changed)
+        handlers.connect(settings, "trouble", window.notices.on_text)
         self._daily = 0
         self._watches: list[FileWatch] = []
 
@@ -189,13 +189,10 @@ class WindowController:
             weakly(self.show),
             weakly(self.chat.go_to_line),
         )
-        window.sidebar.connect("show-folders", weakly(self._on_show_folders))
-        window.sidebar.connect("switch-system", weakly(self._on_switch_system))
+        add_action(window.sidebar.actions, "show-folders", self._on_show_folders, "ay")
+        add_action(window.sidebar.actions, "switch-system", self._on_switch_system, "ay")
         self.model_chooser = ModelChooser()
         self.badge = BadgeController(window.badge, self.factory, self._settings, self._tasks)
-        window.welcome.connect("take-tour", weakly(self._on_take_tour))
-        window.welcome.connect("open-project", weakly(self._on_open_project))
-        window.welcome.connect("connect-model", weakly(self._on_connect_model))
         self._build_chat(choice)
         self._panes: Panes = Panes(window, self.chat, self.changes)
         self.chat.connect("show-changes", weakly(self._panes.show_changes))
@@ -241,8 +238,8 @@ class WindowController:
         self._tasks.start(self._look_at_machine())
         self._models.reload()
         self._watches = [
-            FileWatch(self.factory.paths.database, weakly(self.side.refresh)),
-            FileWatch(self.factory.connections.file, weakly(self._models.look_for_connections)),
+            FileWatch(self.factory.paths.database, self.side.refresh),
+            FileWatch(self.factory.connections.file, self._models.look_for_connections),
         ]
         self._maintain()
         self._daily = GLib.timeout_add_seconds(DAILY, weakly(self._maintain))
@@ -259,7 +256,7 @@ class WindowController:
         return GLib.SOURCE_CONTINUE
 
     async def _show_last(self) -> None:
-        last = self._settings.text("last-session")
+        last = self._settings.get_string("last-session")
         try:
             # Unless the user has chosen another one meanwhile.
             if self._goes_to_last and await self.sessions.title(last) and not self.side.has_request:
@@ -272,7 +269,7 @@ class WindowController:
 
     async def _begin_in_project(self) -> None:
         """Open an empty session in the project that was used last, if it is still there."""
-        last = self._settings.text("last-project")
+        last = self._settings.get_string("last-project")
         listed = [item for item in await self.sessions.listing() if not item.is_missing]
         if any(item.path == last for item in listed) and not self.side.has_request:
             await self.side.new_session(last)
@@ -302,8 +299,6 @@ class WindowController:
         self._scan.end()
         for watch in self._watches:
             watch.end()
-        for handlers in (self._handlers, self._models.handlers, self._finished.handlers):
-            handlers.disconnect()
         self.changes.leave_screen()
         try:
             self.chat.show(None)
@@ -364,24 +359,20 @@ class WindowController:
 
     # --- the user's actions ----------------------------------------------------------------------
 
-    def _on_connect_model(self, *_args: object) -> None:
-        self._preferences().connect_model()
-
-    def _on_new_session(self, *_args: object) -> None:
+    def _on_new_session(self) -> None:
         self._tasks.start(self.side.new_session(self._session.project if self._session else None))
 
-    def _on_open_project(self, *_args: object) -> None:
-        self._tasks.start(self.side.open_project())
-
     @as_task
-    async def _on_take_tour(self, *_args: object) -> None:
+    async def _on_take_tour(self) -> None:
+        action = self._window.lookup_action("take-tour")
+        assert isinstance(action, Gio.SimpleAction)
         # A second click must not start another tour.
-        self._window.welcome.tour_button.set_sensitive(False)
+        action.set_enabled(False)
         try:
             session = await begin_tour(self.factory.paths, self.sessions)
             self.show(session)
         finally:
-            self._window.welcome.tour_button.set_sensitive(True)
+            action.set_enabled(True)
         self.side.refresh()
         await self._talk.send(session, _("Show me what you can do here."))
 
@@ -391,34 +382,33 @@ class WindowController:
             self.show(None)
             await self.sessions.remove_sample(session)
 
-    def _on_export(self, *_args: object) -> None:
+    def _on_export(self) -> None:
         if self._session is not None:
             self._tasks.start(export_session(self._window, self.factory.history, self._session.id))
 
-    def _preferences(self, *_args: object) -> Preferences:
+    def _preferences(self) -> Preferences:
         from ..preferences.window import Preferences
 
         preferences = Preferences(self._window, self.factory, self._settings)
-        preferences.connect("connections-changed", weakly(self._models.reload))
-        preferences.connect("connection-renamed", weakly(self._models.follow_rename))
-        preferences.connect("folders-changed", weakly(self.badge.look_again))
+        preferences.connections.connect("changed", weakly(self._models.reload))
+        preferences.connections.connect("renamed", weakly(self._models.follow_rename))
+        preferences.safety.folders.connect("changed", weakly(self.badge.look_again))
         preferences.present()
         return preferences
 
-    def _on_show_folders(self, _sidebar: Sidebar, project: str) -> None:
+    def _on_show_folders(self, project: str) -> None:
         from ..preferences.folders import FoldersWindow
 
-        factory = self.factory
-        folders = FoldersWindow(self._window, factory.manager, factory.environ, project)
-        folders.connect("changed", weakly(self.badge.look_again))
+        folders = FoldersWindow(self._window, self.factory, project)
+        folders.group.connect("changed", weakly(self.badge.look_again))
         folders.present()
 
     @as_task
-    async def _on_switch_system(self, _sidebar: Sidebar, project: str) -> None:
+    async def _on_switch_system(self, project: str) -> None:
         await self.sessions.switch_system(project)
         self.badge.look_again()
 
-    def _on_next_question(self, *_args: object) -> None:
+    def _on_next_question(self) -> None:
         """Show the question after the focused one, else the oldest."""
         if waiting := self._asker.waiting:
             session = self._session.id if self._session is not None else ""

@@ -37,8 +37,7 @@ class FinishedTurns:
         self._tasks = tasks
         window.connect("notify::is-active", weakly(self.note_seen))
         # The sessions outlive the window.
-        self.handlers = SignalHandlers()
-        self.handlers.connect(sessions, "turn-ended", self._on_ended)
+        SignalHandlers(window).connect(sessions, "turn-ended", self._on_ended)
 
     def note_seen(self, *_args: object) -> None:
         """Note that the user sees the session that is shown, if the window is in front."""
@@ -58,7 +57,7 @@ class FinishedTurns:
             return
         session.is_unread = True
         self._sessions.emit("changed")
-        if not is_in_front and self._sessions.settings.boolean("notifications"):
+        if not is_in_front and self._sessions.settings.get_boolean("notifications"):
             self._tasks.start(self._notify(session, end))
 
     async def _notify(self, session: OpenSession, end: TurnEnd) -> None:

@@ -13,19 +13,6 @@ from collections.abc import Callable
 
 from gi.repository import GLib
 
-# Milliseconds to the next step: while many objects are made, normally, and while the user does
-# nothing. The more there is to look through, the longer the window stands still.
-_SOON, _NEXT, _LATER = 10, 100, 1000
-# Seconds without a drawn frame, after which the user is taken to do nothing.
-_QUIET = 30
-# Collect the middle generation after this many collections of the young one. Python itself would
-# wait for ten of them, and then take longer: while a thread reads 20,000 changes, 16 to 24 ms with
-# 3 and a pause of 20 ms.
-_SOME = 1
-# Collect all objects after this many collections of the middle generation: in a quiet moment, and
-# in any case.
-_OFTEN_ENOUGH, _AT_LAST = 20, 3000
-
 
 class Sweeper:
     """Collects garbage in the main thread. Python would do it in any thread that needs memory, but
@@ -39,8 +26,9 @@ class Sweeper:
     def look(self) -> bool:
         now = time.monotonic()
         is_busy = self.sweep(now)
-        pause = _LATER if self._is_quiet(now) else _NEXT
-        GLib.timeout_add(_SOON if is_busy else pause, self.look)
+        pause = 1000 if self._is_quiet(now) else 100
+        # The more there is to look through, the longer the window stands still.
+        GLib.timeout_add(10 if is_busy else pause, self.look)
         return GLib.SOURCE_REMOVE
 
     def sweep(self, now: float) -> bool:
@@ -50,16 +38,19 @@ class Sweeper:
             self._drawn, self._quiet_since = drawn, now
         young, middle, old = gc.get_count()
         most_young = gc.get_threshold()[0]
-        if old >= (_OFTEN_ENOUGH if self._is_quiet(now) else _AT_LAST):
+        if old >= (20 if self._is_quiet(now) else 3000):
             gc.collect()
-        elif middle >= _SOME:
+        # Python itself would wait for ten collections of the young one, and then take longer: while
+        # a thread reads 20,000 changes, 16 to 24 ms with 3 and a pause of 20 ms.
+        elif middle >= 1:
             gc.collect(1)
         elif young >= most_young:
             gc.collect(0)
         return young >= most_young
 
     def _is_quiet(self, now: float) -> bool:
-        return now >= self._quiet_since + _QUIET
+        """Return whether the user does nothing: no frame was drawn for a while."""
+        return now >= self._quiet_since + 30
 
 
 def keep_smooth(count_frames: Callable[[], int]) -> None:

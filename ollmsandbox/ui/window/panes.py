@@ -3,21 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from gi.repository import Adw, Gdk, Gtk
 
+from ..changes.view import ChangesView
+from ..chat.bars import TurnBar
+from ..chat.view import ChatView
 from ..widgets.focus import contains_focus
 from ..widgets.keyboard import add_shortcut, on_key
 from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
-
-if TYPE_CHECKING:
-    from ..changes.view import ChangesView
-    from ..chat.bars import TurnBar
-    from ..chat.view import ChatView
-    from .window import Window
+from .window import Window
 
 
 class Panes:
@@ -135,9 +130,9 @@ class Panes:
         self._changes.focus()
         self._changes.select_run(run_id)
 
-    def review_turn(self, _bar: TurnBar, run_ids: Sequence[str]) -> None:
+    def review_turn(self, bar: TurnBar) -> None:
         self._flap.set_reveal_flap(True)
-        self._changes.review_runs(run_ids)
+        self._changes.review_runs(bar.runs)
 
     def _leave_changes(self, *_args: object) -> None:
         """Close the file, else clear the filter, else go to the chat."""

@@ -26,8 +26,6 @@ _IN_MAIN_THREAD = (
     "chat.tool_card",
     "changes.page",
 )
-# Milliseconds after which to start without a frame: a hidden window is not drawn.
-_TIMEOUT = 3000
 _PAUSE = 0.05
 
 
@@ -53,8 +51,8 @@ def after_first_frame(window: Gtk.Window, do: Callable[[], object]) -> None:
         GLib.idle_add(begin)
 
     window.connect("realize", realized)
-    # On a slow computer, a frame that is due comes first.
-    GLib.timeout_add(_TIMEOUT, begin, priority=GLib.PRIORITY_LOW)  # type: ignore[call-arg]
+    # A hidden window is not drawn. On a slow computer, a frame that is due comes first.
+    GLib.timeout_add(3000, begin, priority=GLib.PRIORITY_LOW)  # type: ignore[call-arg]
 
 
 async def load_rest() -> None:

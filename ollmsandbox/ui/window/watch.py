@@ -12,20 +12,16 @@ from gi.repository import Gio
 from ..widgets.scheduling import Timer
 from ..widgets.weak import weakly
 
-# Milliseconds from a change until it is looked at: a session that is written changes it often.
-_PAUSE = 1000
-
 
 class FileWatch:
-    """Call a function soon after a file, or one beside it whose name begins the same, has changed.
+    """Call a method soon after a file, or one beside it whose name begins the same, has changed.
 
     SQLite writes to such a file first.
     """
 
     def __init__(self, file: Path, changed: Callable[[], object]) -> None:
         self._name = file.name
-        self._changed = changed
-        self._timer = Timer(self._tell)
+        self._timer = Timer(changed)
         # The folder: the file may not exist yet, or be replaced.
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +37,5 @@ class FileWatch:
         self, _monitor: Gio.FileMonitor, file: Gio.File, _other: object, _event: object
     ) -> None:
         if (file.get_basename() or "").startswith(self._name):
-            self._timer.start(_PAUSE)
-
-    def _tell(self) -> None:
-        self._changed()
+            # Soon: a session that is written changes it often.
+            self._timer.start(1000)

@@ -16,7 +16,6 @@ from ..widgets.labels import (
     set_class,
     with_code,
 )
-from ..widgets.signals import forward, signals
 
 if TYPE_CHECKING:
     from ...sandbox.probe.probe import Capabilities
@@ -26,21 +25,14 @@ if TYPE_CHECKING:
 class Welcome(Adw.Bin):
     __gtype_name__ = "OllmWelcome"
 
-    __gsignals__ = signals({"take-tour": (), "open-project": (), "connect-model": ()})
-
     checks: Gtk.ListBox = Gtk.Template.Child()
     verdict: Gtk.Label = Gtk.Template.Child()
     tour_button: Gtk.Button = Gtk.Template.Child()
-    project_button: Gtk.Button = Gtk.Template.Child()
-    model_button: Gtk.Button = Gtk.Template.Child()
 
     def __init__(self) -> None:
         super().__init__()
         name_buttons(self)
         set_accessible_name(self.checks, _("What this computer can do"))
-        forward(self.tour_button, "clicked", self, "take-tour")
-        forward(self.project_button, "clicked", self, "open-project")
-        forward(self.model_button, "clicked", self, "connect-model")
         self.show_capabilities(None)
 
     def focus(self) -> None:

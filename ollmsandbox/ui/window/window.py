@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 
 # The least widths of the panes, in pixels, and the greatest one of the side pane.
 _SIDE, _CHANGES, _WIDEST = 200, 340, 420
-# What the changes leave of the window for the chat, its border included.
-_CHAT = 400
-# Pixels that the header bar needs beside the text of the badge, which is longer in some languages.
-_BESIDE_BADGE = 430
-# From this width on, the button for the changes has room for its text.
-_WIDE = 1000
 # Springs: that of an Adw.Flap, and one that comes to rest in the first frame.
 _SLIDE, _AT_ONCE = Adw.SpringParams.new(1, 0.5, 500), Adw.SpringParams.new(1, 1, 1e9)
 
@@ -142,7 +136,9 @@ class Window(Adw.ApplicationWindow):
         super().__init__(application=application)
         self._settings = settings
         # Whether the last session is shown first, unless the user opens another one.
-        self.goes_to_last = bool(settings.text("last-session") or settings.text("last-project"))
+        self.goes_to_last = bool(
+            settings.get_string("last-session") or settings.get_string("last-project")
+        )
         # Whether the probe has finished.
         self.is_ready = False
         self.sidebar = Sidebar()
@@ -169,8 +165,8 @@ class Window(Adw.ApplicationWindow):
             self.welcome.focus()
         # GTK hides the focus when the window appears, and would fade it out in the first frames.
         self.set_focus_visible(False)
-        self.set_default_size(settings.number("window-width"), settings.number("window-height"))
-        if settings.boolean("window-maximized"):
+        self.set_default_size(settings.get_int("window-width"), settings.get_int("window-height"))
+        if settings.get_boolean("window-maximized"):
             self.maximize()
         self._focus_keeper = FocusKeeper(self)
 
@@ -187,17 +183,13 @@ class Window(Adw.ApplicationWindow):
         return typed
 
     def _add_actions(self, do: Callable[[str], object]) -> None:
-        allowing = {
-            **dict.fromkeys(_BY_SESSION, self.changes_button),
-            "take-tour": self.welcome.tour_button,
-        }
         sync = GObject.BindingFlags.SYNC_CREATE
         for name in _ACTIONS:
             action = Gio.SimpleAction.new(name, None)
             action.connect("activate", lambda action, _target: do(action.get_name()))
             self.add_action(action)
-            if name in allowing:
-                allowing[name].bind_property("sensitive", action, "enabled", sync)
+            if name in _BY_SESSION:
+                self.changes_button.bind_property("sensitive", action, "enabled", sync)
 
     # --- the side pane ---------------------------------------------------------------------------
 
@@ -207,9 +199,9 @@ class Window(Adw.ApplicationWindow):
         pane, button, settings = self.side_pane, self.side_button, self._settings
         _put_shadows_last(self.leaflet)
         pane.add_edge(self.side_edge, _("Width of projects and sessions"), _SIDE, is_at_end=False)
-        pane.resize(settings.number("side-width"))
+        pane.resize(settings.get_int("side-width"))
         pane.limit(_WIDEST)
-        button.set_active(settings.boolean("show-side-pane"))
+        button.set_active(settings.get_boolean("show-side-pane"))
         button.connect("toggled", weakly(self._on_side_toggled))
         pane.connect("resized", weakly(self._on_side_resized))
         self.leaflet.connect("notify::folded", weakly(self._on_side_folded))
@@ -256,7 +248,7 @@ class Window(Adw.ApplicationWindow):
         until the user says otherwise or hides them."""
         pane, flap = self.changes_pane, self.flap
         pane.add_edge(self.changes_edge, _("Width of the changes"), _CHANGES, is_at_end=True)
-        pane.resize(self._settings.number("changes-width"))
+        pane.resize(self._settings.get_int("changes-width"))
         pane.connect("resized", weakly(self._on_changes_resized))
         self.fill_button.connect("toggled", weakly(self._on_fill_toggled))
         flap.connect("notify::reveal-flap", weakly(self._on_changes_hidden))
@@ -293,7 +285,8 @@ class Window(Adw.ApplicationWindow):
             is_hidden = not self.flap.get_reveal_progress() and not self.flap.get_reveal_flap()
             side = min(self.side_pane.wanted, _WIDEST)
             has_side = self.side_pane.get_visible() and not self.leaflet.get_folded()
-            room = max(1, surface.get_width() - (side if has_side else 0) - _CHAT)
+            # The chat keeps 400 pixels, its border included.
+            room = max(1, surface.get_width() - (side if has_side else 0) - 400)
             # What is free because the user has hidden the side pane.
             free = 0 if self.side_button.get_active() else side
             self.changes_pane.limit(0 if is_hidden else room, free)
@@ -343,9 +336,10 @@ class Window(Adw.ApplicationWindow):
         self.header.set_show_end_title_buttons(not is_open or self.flap.get_folded())
         # The badge's text would leave the changes no room beside the chat.
         width = self.get_default_size()[0]
-        needed = self.badge.text_width + _BESIDE_BADGE
+        # The text is longer in some languages.
+        needed = self.badge.text_width + 430
         self.badge.set_narrow(is_open or 0 < width < needed)
-        self.changes_word.set_visible(not is_open and width >= _WIDE)
+        self.changes_word.set_visible(not is_open and width >= 1000)
 
 
 def _unseen_field() -> Gtk.Text:

@@ -32,8 +32,12 @@ class Desk:
         self.composer = Composer(self.settings)
         heard = self.heard = list[tuple[str, str]]()
         self.composer.connect("send", lambda _composer, text: heard.append(("send", text)))
-        self.composer.connect("stop", lambda _composer: heard.append(("stop", "")))
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
+        stop = Gio.SimpleAction.new("stop", None)
+        stop.connect("activate", lambda _action, _target: heard.append(("stop", "")))
+        actions = Gio.SimpleActionGroup()
+        actions.add_action(stop)
+        box.insert_action_group("win", actions)
         box.append(Gtk.Label(label="above", vexpand=True))
         box.append(self.composer)
         self.window = screen.show(box, 500, 400)
@@ -132,7 +136,7 @@ def test_the_mode_is_set_at_the_composer(factory: Desk) -> None:
     button = factory.composer.mode_button
     assert button.get_label() == "Apply Right Away"
     factory.composer.activate_action("composer.apply-mode", GLib.Variant("s", "review"))
-    assert factory.settings.text("apply-mode") == "review"
+    assert factory.settings.get_string("apply-mode") == "review"
     assert button.get_label() == "Review First"
     factory.settings.set("apply-mode", "auto")
     assert button.get_label() == "Apply Right Away"

@@ -27,8 +27,9 @@ from support.window import (
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.tools.base import LARGEST_PICTURE, Picture
+from ollmsandbox.ui.chat import controller
 from ollmsandbox.ui.chat.composer import Composer
-from ollmsandbox.ui.markdown.picture import DecodedPicture
+from ollmsandbox.ui.diff.images import DecodedPicture
 from ollmsandbox.ui.sessions.attachment import decode_attachment
 from ollmsandbox.ui.sessions.entries import CallEntry, MessageEntry
 from ollmsandbox.ui.sessions.open_session import OpenSession
@@ -71,6 +72,20 @@ def sent(model: ScriptedModel) -> tuple[Picture, ...]:
 def attach(composer: Composer, person: Person) -> None:
     """Drop a picture of the project on the composer."""
     composer.emit("dropped", [save(person.project)])
+    wait_until(lambda: composer.attached)
+
+
+def test_the_menu_inserts_paths_and_attaches_pictures(
+    talk: Talk, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def choose(_window: Gtk.Window, _title: str, folder: str) -> list[str]:
+        return [save(Path(folder))]
+
+    monkeypatch.setattr(controller, "choose_files", choose)
+    composer = talk[0].chat.composer
+    composer.activate_action("composer.attach", None)
+    wait_until(lambda: composer.text == "shot.png ")
+    composer.activate_action("composer.attach-pictures", None)
     wait_until(lambda: composer.attached)
 
 

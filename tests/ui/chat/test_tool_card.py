@@ -104,7 +104,6 @@ def test_a_card_stays_open_or_closed_when_shown_again(
     for _time in range(2):
         card.header.emit("clicked")
         was_open = card.is_open
-        card.forget()
         card = shown(screen, entry)
         assert card.is_open is was_open
 
@@ -319,7 +318,6 @@ def test_a_removed_card_is_freed_while_the_call_runs(screen: Screen, chat: Chat)
     chat.start(entry)
     chat.output(entry, b"x")
     is_freed = watch_freeing(card)
-    card.forget()
     assert isinstance(window, Gtk.Window)
     window.destroy()
     del card, window

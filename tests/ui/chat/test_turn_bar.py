@@ -90,7 +90,7 @@ def test_a_turn_that_waits_is_discarded_or_applied(screen: Screen, person: Perso
         with closing(Review(person.paths)) as review:
             [project] = review.manager.projects()
             review.discard_all(project)
-        window.chat.turn.emit("apply", ())
+        window.chat.turn.emit("apply")
         wait_until(lambda: says(window.chat.turn, "2 files changed · discarded"))
         # It was never done.
         assert "Redo" not in buttons(window.chat.turn)

@@ -9,7 +9,7 @@ import zlib
 import cairo
 import pytest
 from gi.repository import Adw, GdkPixbuf, Gtk
-from support.screen import Screen, all_of, draw_frames, spin_until
+from support.screen import Screen, all_of, draw_frames, spin_until, texts
 
 from ollmsandbox.sandbox import isolated
 from ollmsandbox.ui.diff.images import ImagePair, binary_text, read_picture
@@ -192,13 +192,13 @@ def test_many_changes_show_the_first_and_the_rest_on_demand(screen: Screen) -> N
 
 def test_colours_follow_the_theme(screen: Screen) -> None:
     view = with_texts(screen, OLD, NEW)
-    tag = view._columns[0].tags.added
+    tag = view._columns[0].tags.note
     manager = Adw.StyleManager.get_default()
     try:
         manager.set_color_scheme(Adw.ColorScheme.FORCE_LIGHT)
-        light = tag.props.paragraph_background_rgba.to_string()
+        light = tag.props.foreground_rgba.to_string()
         manager.set_color_scheme(Adw.ColorScheme.FORCE_DARK)
-        assert tag.props.paragraph_background_rgba.to_string() != light
+        assert tag.props.foreground_rgba.to_string() != light
     finally:
         manager.set_color_scheme(Adw.ColorScheme.DEFAULT)
 
@@ -211,18 +211,21 @@ def png(width: int, height: int) -> bytes:
 
 
 def test_pictures_before_and_after(screen: Screen) -> None:
-    pair = ImagePair()
+    pair = ImagePair(png(20, 10), png(30, 15))
     screen.show(pair)
-    pair.show_files(png(20, 10), png(30, 15))
-    spin_until(lambda: pair.is_loaded)
+    spin_until(lambda: len(texts(pair)) == 2)
     draw_frames(pair)
-    assert pair.before_label.get_label().startswith("Before: 20 \N{MULTIPLICATION SIGN} 10")
-    assert pair.after_label.get_label().startswith("After: 30 \N{MULTIPLICATION SIGN} 15")
-    assert not pair.words.get_visible()
-    pair.show_files(None, b"\0\1\2" * 4000)
-    spin_until(lambda: pair.is_loaded)
-    assert pair.words.get_visible()
-    assert pair.words.get_label() == "Binary file, 12 kB, new"
+    before, after = texts(pair)
+    assert before.startswith("Before: 20 \N{MULTIPLICATION SIGN} 10")
+    assert after.startswith("After: 30 \N{MULTIPLICATION SIGN} 15")
+    # One of which is no picture.
+    pair = ImagePair(b"\0\1\2" * 4000, png(30, 15))
+    screen.show(pair)
+    assert texts(pair)[0].startswith("Binary file, 12 kB before")
+    spin_until(lambda: texts(pair) == [after])
+    pair = ImagePair(None, b"\0\1\2" * 4000)
+    screen.show(pair)
+    assert texts(pair) == ["Binary file, 12 kB, new"]
 
 
 def test_a_picture_keeps_its_colours() -> None:

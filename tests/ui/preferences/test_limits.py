@@ -77,19 +77,19 @@ def test_limits_that_prevent_all_commands_are_refused(group: LimitsRow, settings
     memory = spin(group, "Memory (MiB)")
     memory.set_text("a lot")
     memory.update()
-    assert (memory.get_text(), settings.number("memory-limit")) == ("Default", 0)
+    assert (memory.get_text(), settings.get_int("memory-limit")) == ("Default", 0)
     memory.set_text("128")
     memory.update()
-    assert settings.number("memory-limit") == 128
+    assert settings.get_int("memory-limit") == 128
     memory.set_value(1)
-    assert memory.get_value_as_int() == settings.number("memory-limit") == 64
+    assert memory.get_value_as_int() == settings.get_int("memory-limit") == 64
     assert "The minimum" in said(group)
     memory.set_value(10**9)
-    assert settings.number("memory-limit") == 999_999
+    assert settings.get_int("memory-limit") == 999_999
     # And from the least, the next step down is to none of one's own.
     memory.set_value(64)
     memory.spin(Gtk.SpinType.STEP_BACKWARD, 0)
-    assert settings.number("memory-limit") == 0
+    assert settings.get_int("memory-limit") == 0
 
 
 def test_values_in_the_file_are_clamped_or_ignored(person: Person, settings: Settings) -> None:

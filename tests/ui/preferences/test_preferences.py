@@ -67,9 +67,9 @@ def test_without_a_bus_preferences_are_stored_in_a_file(person: Person) -> None:
     file = person.paths.config / "preferences.json"
     assert json.loads(file.read_text()) == {"apply-mode": "review", "time-limit": 30}
     again = Settings(person.paths)
-    assert (again.text("apply-mode"), again.number("time-limit")) == ("review", 30)
+    assert (again.get_string("apply-mode"), again.get_int("time-limit")) == ("review", 30)
     file.write_text("not json")
-    assert Settings(person.paths).text("apply-mode") == "auto"
+    assert Settings(person.paths).get_string("apply-mode") == "auto"
 
 
 @pytest.mark.usefixtures("without_bus")
@@ -84,11 +84,11 @@ def test_a_full_disk_leaves_the_old_preferences(person: Person) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5, 5))\n"
         f"settings = Settings(Paths.from_environ({dict(person.environ)!r}))\n"
         "settings.set('memory-limit', 100)\n"
-        "assert settings.number('memory-limit') == 100\n"
+        "assert settings.get_int('memory-limit') == 100\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     again = Settings(person.paths)
-    assert (again.number("time-limit"), again.number("memory-limit")) == (30, 0)
+    assert (again.get_int("time-limit"), again.get_int("memory-limit")) == (30, 0)
 
 
 @pytest.mark.usefixtures("without_bus")
@@ -103,14 +103,14 @@ def test_an_unsaved_setting_counts_until_the_end_and_is_reported_once(person: Pe
     settings.connect("trouble", lambda _settings, text: troubles.append(text))
     settings.set("last-session", "one")
     settings.set("time-limit", 30)
-    assert (settings.text("last-session"), settings.number("time-limit")) == ("one", 30)
+    assert (settings.get_string("last-session"), settings.get_int("time-limit")) == ("one", 30)
     assert heard == ["last-session", "time-limit"]
     assert len(troubles) == 1
     assert str(file) in troubles[0]
     file.rmdir()
     settings.set("time-limit", 31)
     again = Settings(person.paths)
-    assert (again.text("last-session"), again.number("time-limit")) == ("one", 31)
+    assert (again.get_string("last-session"), again.get_int("time-limit")) == ("one", 31)
 
 
 @pytest.mark.usefixtures("without_bus")
@@ -131,23 +131,23 @@ def test_a_value_that_the_schema_would_refuse_is_not_taken_from_a_file(person: P
     person.paths.config.mkdir(parents=True)
     (person.paths.config / "preferences.json").write_text(json.dumps(written))
     settings = Settings(person.paths)
-    assert settings.number("window-width") == 1100
+    assert settings.get_int("window-width") == 1100
     for key in ("time-limit", "memory-limit", "process-limit"):
-        assert settings.number(key) == 0
+        assert settings.get_int(key) == 0
     for key, default in (("apply-mode", "auto"), ("last-session", ""), ("profile", "standard")):
-        assert settings.text(key) == default
-    assert settings.boolean("send-with-enter")
-    assert settings.number("window-height") == 500
-    assert not settings.boolean("notifications")
+        assert settings.get_string(key) == default
+    assert settings.get_boolean("send-with-enter")
+    assert settings.get_int("window-height") == 500
+    assert not settings.get_boolean("notifications")
 
 
 def test_a_switch_changes_its_setting(room: Room) -> None:
     general = room.preferences().general
     row = next(r for r in all_of(general, Adw.ActionRow) if "Send With Enter" in texts(r))
     (switch,) = all_of(row, Gtk.Switch)
-    before = room.settings.boolean("send-with-enter")
+    before = room.settings.get_boolean("send-with-enter")
     switch.set_active(not before)
-    assert room.settings.boolean("send-with-enter") is not before
+    assert room.settings.get_boolean("send-with-enter") is not before
 
 
 def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_the_limits_are_those_of_the_profile(room: Room, monkeypatch: pytest.Mon
     seconds.set_value(0)
     row = next(r for r in all_of(preferences.safety, Adw.ComboRow) if "Profile" in texts(r))
     row.set_selected(1)
-    assert room.settings.text("profile") == "strict"
+    assert room.settings.get_string("profile") == "strict"
     assert says(preferences.safety, "Default: 300")
     # The settings outlive the page, and would call it for ever.
     assert listening == []
@@ -265,10 +265,10 @@ def test_typed_values_are_saved_when_the_window_is_closed(room: Room) -> None:
     preferences.set_visible_page(preferences.safety)
     wait_until(preferences.get_mapped)
     type_into(preferences, spin(preferences.safety, "Memory (MiB)"), "512")
-    assert room.settings.number("memory-limit") == 0
+    assert room.settings.get_int("memory-limit") == 0
     preferences.close()
     wait_until(lambda: not preferences.get_mapped())
-    assert room.settings.number("memory-limit") == 512
+    assert room.settings.get_int("memory-limit") == 512
     preferences = room.preferences()
     storage = preferences.storage
     preferences.set_visible_page(storage)

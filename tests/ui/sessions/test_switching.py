@@ -11,7 +11,7 @@ from gi.repository import Gdk, Gtk
 from support.chat import press_key
 from support.person import Person
 from support.screen import Screen, texts
-from support.window import controller_of, open_session, program, wait_until, window_of
+from support.window import controller_of, in_sidebar, open_session, program, wait_until, window_of
 
 from ollmsandbox.chat.messages import Message, Role
 from ollmsandbox.chat.storage.history import new_session_id
@@ -61,7 +61,7 @@ def stored(application: Application, title: str) -> str:
 
 
 def click(window: Window, session_id: str) -> None:
-    window.sidebar.emit("open-session", session_id)
+    in_sidebar(window, "open-session", session_id)
 
 
 def shown(window: Window) -> str:
@@ -98,7 +98,7 @@ def test_a_session_that_is_deleted_while_it_opens_is_not_shown(
     gate.slow = big = stored(application, "big")
     click(window, big)
     wait_until(lambda: gate.waits)
-    window.sidebar.emit("delete-session", big)
+    in_sidebar(window, "delete-session", big)
     gate.open.set()
     wait_until(lambda: "Session deleted" in texts(window))
     assert shown(window) == ""

@@ -19,6 +19,7 @@ from support.window import (
     dialogs,
     finish,
     in_project,
+    in_sidebar,
     open_session,
     press,
     press_in_toast,
@@ -97,7 +98,7 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
     with in_project(person) as (window, session):
         running = asyncio.get_event_loop().create_task(session.conversation.run(_ENDLESS))
         wait_until((person.playground / "runs").exists)
-        window.sidebar.emit("delete-session", session.id)
+        in_sidebar(window, "delete-session", session.id)
         assert "agent is working" in dialog().get_body()
         dialog().response("cancel")
         wait_until(lambda: not dialogs())
@@ -106,7 +107,7 @@ def test_running_commands_are_not_stopped_without_asking(screen: Screen, person:
         assert session.state is not ConversationState.IDLE
         dialog().response("cancel")
         wait_until(lambda: not dialogs())
-        window.sidebar.emit("delete-session", session.id)
+        in_sidebar(window, "delete-session", session.id)
         dialog().response("confirm")
         finish(asyncio.wait_for(asyncio.wait([running]), PATIENCE))
         wait_until(lambda: not all_of(window.sidebar, SessionRow))

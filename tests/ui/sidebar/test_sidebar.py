@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from itertools import pairwise
 
-from gi.repository import Gdk, GLib, Gtk
+from gi.repository import Gdk, Gio, GLib, Gtk
 from support.chat import press_key
 from support.screen import Screen, all_of, popover_of, spin_until, texts
 
@@ -27,6 +27,23 @@ def heard(widget: Gtk.Widget, *names: str) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for name in names:
         widget.connect(name, lambda _widget, *values, name=name: found.append((name, *values)))
+    return found
+
+
+def wishes_in(sidebar: Sidebar, *names: str) -> list[tuple[str, str]]:
+    """Return the actions with these names that are activated from now on."""
+    found: list[tuple[str, str]] = []
+
+    def note(action: Gio.SimpleAction, target: GLib.Variant) -> None:
+        is_id = target.get_type_string() == "s"
+        value = target.get_string() if is_id else os.fsdecode(target.get_bytestring())
+        found.append((action.get_name(), value))
+
+    for name in names:
+        is_path = name.endswith("project") or name.startswith("new")
+        action = Gio.SimpleAction.new(name, GLib.VariantType.new("ay" if is_path else "s"))
+        action.connect("activate", note)
+        sidebar.actions.add_action(action)
     return found
 
 
@@ -53,7 +70,7 @@ def test_sessions_stand_below_their_project(screen: Screen) -> None:
 
 def test_a_session_is_opened_and_an_empty_project_begins_one(screen: Screen) -> None:
     sidebar = shown(screen, replace(PARSER, path="/src/empty", sessions=()), PARSER)
-    wishes = heard(sidebar, "open-session", "new-session")
+    wishes = wishes_in(sidebar, "open-session", "new-session")
     for row in [*all_of(sidebar, SessionRow), *all_of(sidebar, ProjectRow)]:
         sidebar.listbox.emit("row-activated", row)
     assert wishes == [
@@ -115,7 +132,7 @@ def test_tab_stops_once_at_each_row_and_an_arrow_reaches_its_buttons(screen: Scr
 def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
     sidebar = shown(screen, PARSER)
     names = ("rename-session", "delete-session", "remove-project", "new-session")
-    wishes = heard(sidebar, *names)
+    wishes = wishes_in(sidebar, *names)
     for name in names:
         is_path = name.endswith("project") or name.startswith("new")
         target = GLib.Variant("ay", b"/src/parser\0") if is_path else GLib.Variant("s", "2")
@@ -142,7 +159,7 @@ def test_each_row_has_a_menu_for_what_it_is_about(screen: Screen) -> None:
 def test_a_path_that_is_not_utf_8_is_shown_and_passed_on(screen: Screen) -> None:
     path = os.fsdecode(b"/src/caf\xe9")
     sidebar = shown(screen, ProjectItem(path, "caf?", sessions=(SessionItem("1", "one"),)))
-    wishes = heard(sidebar, "new-session", "remove-project")
+    wishes = wishes_in(sidebar, "new-session", "remove-project")
     (row,) = all_of(sidebar, ProjectRow)
     assert row.get_tooltip_text() == "/src/caf⟨byte E9⟩"
     (new,) = [one for one in all_of(row, Gtk.Button) if one.get_action_name()]

@@ -16,6 +16,7 @@ from support.window import (
     controller_of,
     finish,
     in_project,
+    in_sidebar,
     open_session,
     press,
     program,
@@ -157,7 +158,7 @@ def test_a_search_shows_the_line_it_found_and_leads_to_it(screen: Screen, person
         entry = list(session)[1]
         window.chat.column.scroll_to_end()
         wait_until(lambda: not window.chat.column.is_in_view(entry))
-        window.sidebar.emit("open-session", session.id)
+        in_sidebar(window, "open-session", session.id)
         wait_until(lambda: window.chat.column.is_in_view(entry))
 
 

@@ -17,6 +17,7 @@ from support.window import (
     controller_of,
     finish,
     in_project,
+    in_sidebar,
     press,
     press_in_toast,
     program,
@@ -189,7 +190,7 @@ def test_a_deleted_session_comes_back_with_a_key(screen: Screen, person: Person)
     with in_project(person) as (window, session):
         finish(session.conversation.run("true"))
         assert not _press_undo(window)
-        window.sidebar.emit("delete-session", session.id)
+        in_sidebar(window, "delete-session", session.id)
         wait_until(lambda: "Undo" in buttons(window.toasts))
         assert window.chat.session is None
         # There is no composer to go to, but the way in.
@@ -215,7 +216,7 @@ def test_each_deleted_session_comes_back_by_its_own_button(screen: Screen, perso
         wait_until(lambda: len(_listed(window)) == 2)
         window.sidebar.listbox.get_row_at_index(1).grab_focus()  # type: ignore[union-attr]
         for session_id in both:
-            window.sidebar.emit("delete-session", session_id)
+            in_sidebar(window, "delete-session", session_id)
             wait_until(lambda gone=session_id: gone not in _listed(window))  # type: ignore[misc]
             # Whoever deletes one in the list stays there.
             wait_until(lambda: window.get_focus() and _focus(window).is_ancestor(window.sidebar))

@@ -39,7 +39,7 @@ def test_the_width_is_changed_at_the_edge_and_kept(window: Window) -> None:
     width = window.changes_pane.get_width()
     _press(window.changes_edge, Gdk.KEY_Right)
     wait_until(lambda: window.changes_pane.get_width() < width)
-    assert window._settings.number("changes-width") == window.changes_pane.get_width()
+    assert window._settings.get_int("changes-width") == window.changes_pane.get_width()
     # Never wider than the chat allows.
     for _time in range(40):
         _press(window.changes_edge, Gdk.KEY_Left)
@@ -186,11 +186,11 @@ def test_the_side_pane_stays_hidden_and_as_narrow_as_it_was(window: Window) -> N
     window.side_pane.emit("resized", 210)
     wait_until(lambda: window.side_pane.get_width() == 210)
     window.activate_action("win.toggle-side-pane", None)
-    assert window._settings.number("side-width") == 210
-    assert not window._settings.boolean("show-side-pane")
+    assert window._settings.get_int("side-width") == 210
+    assert not window._settings.get_boolean("show-side-pane")
     # The way to it shows it again.
     window.activate_action("win.back", None)
-    assert window._settings.boolean("show-side-pane")
+    assert window._settings.get_boolean("show-side-pane")
     wait_until(lambda: window.side_pane.get_width() == 210)
 
 

@@ -20,6 +20,7 @@ from support.window import (
     controller_of,
     finish,
     in_project,
+    in_sidebar,
     press,
     program,
     say,
@@ -84,13 +85,13 @@ def test_the_badge_lists_what_a_command_sees(screen: Screen, person: Person) -> 
         assert not _popover_says(window.badge, "Hidden:")
         application.settings.set("time-limit", 90)
         wait_until(lambda: _popover_says(window.badge, "90 seconds"))
-        window.sidebar.emit("delete-session", session_of(window).id)
+        in_sidebar(window, "delete-session", session_of(window).id)
         wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
         assert not _popover_says(window.badge, "90 seconds")
         # Nor has a session without a project anything of the one that was shown before.
         controller_of(window).open_project(str(person.project))
         wait_until(lambda: _popover_says(window.badge, "90 seconds"))
-        window.sidebar.emit("new-session", None)
+        finish(controller_of(window).side.new_session(None))
         wait_until(lambda: _popover_says(window.badge, "Open a project to see"))
         application.settings.set("time-limit", 0)
 
