@@ -32,7 +32,7 @@ class Setup:
         self.project = str(person.project)
         self.user = ScriptedUser()
         self.recorder = VerdictRecorder()
-        self.store = RuleStore(person.paths, at_rest=0)
+        self.store = RuleStore(person.paths)
         self.provider = self.next_session()
 
     def next_session(self) -> Provider:
