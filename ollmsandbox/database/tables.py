@@ -209,6 +209,12 @@ class ChatSession(Table):
     updated_at = FloatField()
     # What was typed and not sent.
     draft = ShownTextField(default="")
+    # The tokens that were sent and received, and what they cost, if there is a price.
+    prompt_tokens = IntegerField(default=0)
+    reply_tokens = IntegerField(default=0)
+    cost = FloatField(null=True)
+    # What the model was told about changes, as JSON.
+    told = TextField(default="")
 
 
 class ChatMessage(Table):

@@ -136,15 +136,6 @@ class Spent:
         )
 
 
-def spent_from_json(text: str) -> Spent:
-    try:
-        kept = json.loads(text)
-        cost = kept["cost"]
-        return Spent(int(kept["prompt"]), int(kept["reply"]), None if cost is None else float(cost))
-    except (ValueError, KeyError, TypeError):
-        return Spent()
-
-
 @dataclass(frozen=True)
 class SessionInfo:
     """A session without its messages, as the list of sessions shows it."""
