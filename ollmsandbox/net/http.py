@@ -34,9 +34,6 @@ from ..errors import NetError, Sentence
 from ..loop import start_daemon
 from .addresses import is_loopback, server_of
 
-# Pieces that may be queued for a slow reader. Then the thread stops reading, and with it the
-# server stops sending.
-_QUEUE_LIMIT = 64
 _PIECE = 64 * 1024
 _HEADERS = {
     "User-Agent": f"ollmsandbox/{__version__}",
@@ -327,7 +324,8 @@ class Exchange:
 
     def _post(self, item: _Item) -> None:
         with self._room:
-            self._room.wait_for(lambda: self._queued < _QUEUE_LIMIT or self._sockets.is_cancelled)
+            # If the reader is slow, the thread stops reading, and with it the server stops sending.
+            self._room.wait_for(lambda: self._queued < 64 or self._sockets.is_cancelled)
             if self._sockets.is_cancelled:
                 raise CancelledExchangeError
             self._queued += 1
