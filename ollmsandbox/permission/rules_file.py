@@ -72,10 +72,7 @@ def _quoted(text: str) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    if character.isprintable():
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def _rule(item: Value) -> Rule:
