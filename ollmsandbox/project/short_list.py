@@ -18,23 +18,20 @@ from .reasons import Note, Reason
 
 # What is lost comes first.
 KIND_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
+# The worst comes first, so that no number of others can push it out of a list.
 FLAG_LABELS = {
+    Flag.HELD: "needs approval",
     Flag.LATER: "can run code outside the sandbox",
     Flag.OPENING: "can run code when you enter or open its folder",
     Flag.TOOL: "can run code when a tool starts",
-    Flag.BUILD: "runs in a build or a test",
     Flag.SHARED: "gives other users more rights",
-    Flag.EXECUTABLE: "executable",
-    Flag.OUTSIDE: "leads out of the project",
     Flag.STRIPPED: "its setuid or setgid bit was removed",
-    Flag.HELD: "needs approval",
+    Flag.OUTSIDE: "leads out of the project",
+    Flag.EXECUTABLE: "executable",
+    Flag.BUILD: "runs in a build or a test",
 }
+_SEVERITY = tuple(FLAG_LABELS)
 HEADING = "Worth a second look:"
-# The worst comes first, so that no number of others can push it out of a list.
-_SEVERITY = (
-    *(Flag.HELD, Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.SHARED, Flag.STRIPPED, Flag.OUTSIDE),
-    *(Flag.EXECUTABLE, Flag.BUILD),
-)
 
 _COUNTED = frozenset((Flag.EXECUTABLE, Flag.BUILD))
 _LOST = (Kind.DELETED, Kind.REPLACED)
