@@ -113,7 +113,7 @@ class Paths:
         return self.cache / f"roots-{project_key(project)}.json"
 
     def scan_cache(self, project: str) -> Path:
-        """The file that remembers the folders of the last scan."""
+        """The file that lists what the last scan found."""
         return self.cache / f"scan-{project_key(project)}.json"
 
     def system(self, project: str) -> Path:

@@ -33,12 +33,6 @@ _STOP_TEXTS = {
     Stop.TIME: "Stopped: the time limit of this turn was reached.",
 }
 _NO_TOKENS = "Not executed: the token limit was reached."
-# After this many failures in a row, the same call is refused.
-_MAX_FAILURES = 3
-# So is a call that had the same result this often while nothing else changed anything.
-_MAX_REPEATS = 5
-# After this many refusals without another call between them, the turn ends.
-_MAX_REFUSALS = 3
 _MOST_SHOWN = 200
 # Bytes to keep of the output of a stopped call, at its beginning and at its end.
 _PRINTED = 12_000
@@ -105,7 +99,7 @@ class ToolCalls:
     @property
     def is_looping(self) -> bool:
         """Whether the model goes on with calls that were refused because they repeat."""
-        return self._refusals >= _MAX_REFUSALS
+        return self._refusals >= 3
 
     async def execute(self, calls: Sequence[ToolCall], messages: list[Message]) -> None:
         """Execute the calls, and add a result for each to the messages, in order, however this
@@ -267,7 +261,7 @@ class ToolCalls:
             raise OllmSandboxError(N_("The call is invalid: {why}"), why=str(error)) from error
 
     def _refuse_repeated(self, key: str) -> None:
-        if self._times >= _MAX_FAILURES and self._last_failed == key:
+        if self._times >= 3 and self._last_failed == key:
             raise _RepeatedError(
                 N_(
                     "This call failed {times} times in a row, so it was not tried again. Do "
@@ -276,7 +270,7 @@ class ToolCalls:
                 times=self._times,
             )
         times = self._repeats.get(key, ("", 0))[1]
-        if times >= _MAX_REPEATS:
+        if times >= 5:
             raise _RepeatedError(
                 N_(
                     "This call had the same result {times} times, and nothing has changed since. "

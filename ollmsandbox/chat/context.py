@@ -20,16 +20,12 @@ _LEAST, _MOST = 0.8, 4.0
 _CUT_BACK = 0.75
 # The tokens that each message costs in addition to its text.
 _EACH = 4
-# The characters that a picture counts as.
-_PICTURE = 4000
 # The characters that are always kept of an output, and the parts of the context that one may take
 # at first and later.
 _SHORT = 1200
 _OUTPUT_PART, _OLD_OUTPUT_PART = 4, 16
 # The part of the context that a summary may take, and the most tokens of one.
 _SUMMARY_PART, _LONGEST_SUMMARY = 6, 2000
-# The smallest number in an error that may be the size of a context.
-_SMALLEST_CONTEXT = 1024
 
 EARLIER = "[Earlier messages of this conversation were left out here to make room.]"
 FIRST_STEPS = "[Your first steps after this were left out here to make room.]"
@@ -80,7 +76,7 @@ class ContextWindow:
         """Note that the server refused the last request, and what it said about its size."""
         sent = round(self._factor * self._sent)
         numbers = [int(n.replace(",", "")) for n in re.findall(r"\d{1,3}(?:,\d{3})+|\d{4,9}", said)]
-        limit = min((n for n in numbers if n >= _SMALLEST_CONTEXT), default=0)
+        limit = min((n for n in numbers if n >= 1024), default=0)
         if 0 < limit <= sent:
             self._ceiling = _without_answer(limit)
         else:
@@ -290,7 +286,7 @@ def _size(message: Message) -> int:
         for call in message.calls
     )
     others = _length(message.fields.others) if message.fields and message.fields.others else 0
-    pictures = len(message.pictures) * _PICTURE
+    pictures = len(message.pictures) * 4000
     return len(message.text) + len(message.thinking) + calls + others + pictures
 
 

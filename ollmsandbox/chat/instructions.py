@@ -22,10 +22,8 @@ from ..tools.context import ToolContext
 from ..tools.files.agent_notes import MOST_BYTES, ProjectNote, read_notes
 from .messages import ToolCall
 
-# Characters of all notes together, and the share of the model's context that they may fill.
+# Characters of all notes together.
 _MOST = 32 << 10
-_SHARE = 6
-_CHARACTERS_PER_TOKEN = 4
 _MOST_FOLDERS = 200
 # Folders that are looked into at once.
 _AT_ONCE = 50
@@ -105,7 +103,8 @@ class ProjectInstructions:
 
     def fit(self, length: int | None) -> None:
         """Leave most of the model's context to other things; it has this many tokens."""
-        self._room = min(_MOST, length * _CHARACTERS_PER_TOKEN // _SHARE) if length else _MOST
+        # A sixth of it, with four characters for each token.
+        self._room = min(_MOST, length * 4 // 6) if length else _MOST
 
     def take_news(self) -> tuple[InstructionFile, ...]:
         """Return the files that are new or have changed since the last time."""

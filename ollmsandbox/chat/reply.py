@@ -16,8 +16,6 @@ from .events import ChatEvent, Notice, Retrying, TextGrew, ThinkingGrew, TokensU
 from .messages import Message, Role, ServerFields, ToolCall, ToolSpec
 from .providers import base
 
-# Seconds between two saves of a reply that is arriving: a crash loses no more than that.
-_SAVE_INTERVAL = 1.0
 _MOST_CHARACTERS = 4_000_000
 _MOST_CALLS = 64
 
@@ -95,7 +93,7 @@ class StreamedReply:
             (self._text if is_text else self._thinking).append(piece.text)
             self._emit(TextGrew(piece.text) if is_text else ThinkingGrew(piece.text))
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_SAVE_INTERVAL, self._save_now)
+                self._timer = asyncio.get_running_loop().call_later(1, self._save_now)
         elif isinstance(piece, base.CallPiece):
             if len(self.calls) >= _MOST_CALLS:
                 raise base.ProviderError(N_("The model requested too many tools at once."))

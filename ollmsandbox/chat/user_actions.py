@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from operator import attrgetter
 
 from ..project.change import PENDING_STATES, Recorded, Report, State, Type
 from ..project.run import signature
@@ -29,18 +29,22 @@ _MOST_FILES = 10_000
 class _Told:
     """What the model knows about the changes of one run."""
 
-    # Each state with the first and the last number of the changes that have it: nearly always one
-    # item, however many changes there are.
-    states: list[tuple[int, int, str]] = field(default_factory=list)
+    # The state of nearly all changes, and those of the others, by number.
+    usual: str = ""
+    others: dict[str, str] = field(default_factory=dict)
     # The signatures of files that the user edited, by the number of the change.
     edited: dict[str, str] = field(default_factory=dict)
 
-    def by_number(self) -> dict[int, State]:
-        return {
-            number: State(state)
-            for first, last, state in self.states
-            for number in range(first, last + 1)
-        }
+    def note(self, items: Sequence[Recorded]) -> None:
+        states = Counter(item.state.value for item in items)
+        self.usual = states.most_common(1)[0][0] if items else ""
+        others = (item for item in items if item.state.value != self.usual)
+        self.others = {str(item.number): item.state.value for item in others}
+
+    def state_of(self, item: Recorded) -> State | None:
+        """Return the state of a change that the model was told last."""
+        known = self.others.get(str(item.number), self.usual)
+        return State(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -68,25 +72,26 @@ class UserActions:
     def note_report(self, report: Report) -> None:
         """Note what the model reads about a run in the result of its call."""
         if report.changes:
-            self._told[report.run_id] = _Told(_ranges(report.changes))
+            self._told[report.run_id] = told = _Told()
+            told.note(report.changes)
 
     def packed(self) -> str:
-        return json.dumps({run: [told.states, told.edited] for run, told in self._told.items()})
+        return json.dumps({run: asdict(told) for run, told in self._told.items()})
 
     async def lines(self) -> list[str]:
         """Return a line for each thing that the user did, and note that the model was told."""
         runs = await asyncio.to_thread(self._history.session_runs, self._session_id)
-        before = {run: told.by_number() for run, told in self._told.items()}
         edits = [
             edit
             for edit in await asyncio.to_thread(self._find_edits, runs)
             if (told := self._told.get(edit.run.id)) is not None
             and edit.now != told.edited.get(str(edit.item.number))
         ]
-        found = [line for run in runs for line in _decisions(run, before.get(run.id, {}))]
+        known = [(run, self._told.setdefault(run.id, _Told())) for run in runs]
+        found = [line for run, told in known for line in _decisions(run, told)]
         found += _edited_lines(edits)
-        for run in runs:
-            self._told.setdefault(run.id, _Told()).states = _ranges(run.changes)
+        for run, told in known:
+            told.note(run.changes)
         for edit in edits:
             self._told[edit.run.id].edited[str(edit.item.number)] = edit.now
         return [f"{MARK} Since your last turn, the user {line}." for line in found]
@@ -111,13 +116,11 @@ class UserActions:
         return found
 
 
-def _decisions(run: SessionRun, before: Mapping[int, State]) -> Iterator[str]:
+def _decisions(run: SessionRun, told: _Told) -> Iterator[str]:
     groups: dict[str, list[Recorded]] = {}
     for item in run.changes:
-        was = before.get(item.number)
-        if was is None:
-            continue
-        if verb := _verb(was, item.state):
+        was = told.state_of(item)
+        if was is not None and (verb := _verb(was, item.state)):
             groups.setdefault(verb, []).append(item)
     command = escape_line(run.command)
     if len(command) > _MOST_OF_COMMAND:
@@ -164,27 +167,8 @@ def _listed(run: SessionRun, items: Sequence[Recorded]) -> str:
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
-def _ranges(items: Sequence[Recorded]) -> list[tuple[int, int, str]]:
-    found: list[tuple[int, int, str]] = []
-    # Without a call for each of 20,000, which the window would wait for.
-    for item in sorted(items, key=attrgetter("number")):
-        number, state = item.number, item.state._value_
-        if found and found[-1][1:] == (number - 1, state):
-            found[-1] = (found[-1][0], number, state)
-        else:
-            found.append((number, number, state))
-    return found
-
-
 def _unpacked(text: str) -> dict[str, _Told]:
     try:
-        stored = json.loads(text) if text else {}
-        return {
-            str(run): _Told(
-                [(int(first), int(last), State(state).value) for first, last, state in states],
-                {str(number): str(now) for number, now in edited.items()},
-            )
-            for run, (states, edited) in stored.items()
-        }
+        return {run: _Told(**told) for run, told in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError):
         return {}  # of another version: begin anew

@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..database.tables import Run
@@ -250,17 +249,6 @@ _BOLD, _END = "\x1b[1m", "\x1b[0m"
 _COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m"}
 
 
-@dataclass(frozen=True)
-class _Version:
-    """The content of one version; empty if the file does not exist in it."""
-
-    size: int = 0
-    text: list[str] | None = None
-    there: bool = False
-    # The error, if it cannot be read.
-    error: str = ""
-
-
 def diff_lines(
     items: Sequence[Recorded], review: Review, run: Run, *, colour: bool
 ) -> Iterator[str]:
@@ -284,26 +272,30 @@ def _diff(item: Recorded, versions: Versions, run: Run, *, colour: bool) -> Iter
     if change.type is not Type.FILE and change.old_type is not Type.FILE:
         return
     after = versions.after(run, item)
+    texts: list[list[str] | None] = []
     for which, version in (("before", before), ("after", after)):
         if version.note:
             why = escape_line(version.note.sentence)
             yield f"The version {which} the command is not available. {why}\n"
             return
-    old, new = _read(before), _read(after)
-    for which, one in (("before", old), ("after", new)):
-        if one.error:
-            yield f"Cannot read the version {which} the command: {one.error}.\n"
+        try:
+            texts.append(_lines(version))
+        except OSError as error:
+            yield f"Cannot read the version {which} the command: {error.strerror or error}.\n"
             return
-    if old.text is None or new.text is None:
-        why = "Too large to compare" if max(old.size, new.size) > LARGEST else "Not text"
-        yield f"{why}: {old.size:,} bytes before, {new.size:,} bytes after\n"
+    old, new = texts
+    if old is None or new is None:
+        is_large = max(before.size, after.size) > LARGEST
+        why = "Too large to compare" if is_large else "Not text"
+        yield f"{why}: {before.size:,} bytes before, {after.size:,} bytes after\n"
         return
-    if old.text != new.text:
+    if old != new:
         # Without a tab at its end, `patch` takes a name only up to the first space.
         end = "\t" if " " in name else ""
-        yield _paint(f"--- {f'a/{name}{end}' if old.there else '/dev/null'}\n", bold)
-        yield _paint(f"+++ {f'b/{name}{end}' if new.there else '/dev/null'}\n", bold)
-        for line in unified_diff(old.text, new.text):
+        was_there, is_there = before.type is Type.FILE, after.type is Type.FILE
+        yield _paint(f"--- {f'a/{name}{end}' if was_there else '/dev/null'}\n", bold)
+        yield _paint(f"+++ {f'b/{name}{end}' if is_there else '/dev/null'}\n", bold)
+        for line in unified_diff(old, new):
             # Only now, so that a change of what is escaped is shown, too.
             yield _paint(_escaped(line), _COLOURS.get(line[0], "") if colour else "")
 
@@ -331,17 +323,12 @@ def _state(item: Recorded) -> str:
     return "; ".join([*remarks, _reason(item.note)] if item.note else remarks)
 
 
-def _read(version: Version) -> _Version:
-    if version.type is not Type.FILE:
-        return _Version(text=[])
-    if version.size > LARGEST:
-        return _Version(version.size, there=True)
-    try:
-        data = version.read()
-    except OSError as error:
-        return _Version(error=error.strerror or str(error))
-    text = decode_text(data)
-    return _Version(len(data), None if text is None else split_lines(text), there=True)
+def _lines(version: Version) -> list[str] | None:
+    """Return the lines of a version, none if it is no file; None if it is not text, or too large to
+    compare."""
+    data = version.read(LARGEST + 1)
+    text = decode_text(data) if len(data) <= LARGEST else None
+    return None if text is None else split_lines(text)
 
 
 def _escaped(line: str) -> str:

@@ -58,17 +58,9 @@ class Value:
     def is_null(self) -> bool:
         return self.node.id == "scalar" and self.node.tag.endswith(":null")
 
-    @property
-    def first_line(self) -> int:
-        return int(self.node.start_mark.line) + 1
-
-    @property
-    def last_line(self) -> int:
-        return int(self.node.end_mark.line) + 1
-
     def fail(self, why: str, /, **fields: object) -> OllmSandboxError:
         """Return the error to raise. `why` continues after a colon."""
-        return self.source.fail(self.first_line, self.key, why, **fields)
+        return self.source.fail(int(self.node.start_mark.line) + 1, self.key, why, **fields)
 
     def mapping(self, known: Sequence[str] = ()) -> dict[str, Value]:
         """Return the values by key. Only the known keys are allowed, if any are given."""

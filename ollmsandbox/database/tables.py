@@ -137,17 +137,9 @@ class ApprovedRoot(Table):
         indexes = ((("project", "path"), True),)
 
 
-class FoundLink(Table):
-    """A link of the project to a folder outside it, as the last scan found it."""
-
-    id = AutoField()
-    project = ForeignKeyField(Project, on_delete="CASCADE")
-    project_id: int
-    path = PathField()
-    target = PathField()
-
-
 class FileRecord(Table):
+    """A file that a run has changed."""
+
     id = _id_used_once()
     # The index on project and path serves this column too.
     project = ForeignKeyField(Project, on_delete="CASCADE", index=False)
@@ -155,9 +147,7 @@ class FileRecord(Table):
     path = PathField()
     is_deleted = BooleanField(default=False)
     last_approved_copy_path = OptionalPathField()
-    seen_at = FloatField(null=True)
-    # The time of the file when a run was last applied to it or undone. A scan does not read it:
-    # that would take a system call for each file.
+    # The time of the file when a run was last applied to it or undone.
     last_modified = FloatField(null=True)
 
     class Meta:
@@ -219,6 +209,12 @@ class ChatSession(Table):
     updated_at = FloatField()
     # What was typed and not sent.
     draft = ShownTextField(default="")
+    # The tokens that were sent and received, and what they cost, if there is a price.
+    prompt_tokens = IntegerField(default=0)
+    reply_tokens = IntegerField(default=0)
+    cost = FloatField(null=True)
+    # What the model was told about changes, as JSON.
+    told = TextField(default="")
 
 
 class ChatMessage(Table):

@@ -14,7 +14,7 @@ import os
 import sqlite3
 
 from .. import N_
-from ..database.tables import ChatSession, FoundLink, Project
+from ..database.tables import ChatSession, Project
 from ..errors import OllmSandboxError, ProjectError
 from ..paths import Paths, is_missing
 from ..permission.store import RuleStore
@@ -169,8 +169,6 @@ def _move_records(
         if other is not None:
             ChatSession.update(project=project.id).where(ChatSession.project == other.id).execute()
             Project.delete().where(Project.id == other.id).execute()
-        # The next scan finds the links again.
-        FoundLink.delete().where(FoundLink.project == project.id).execute()
         connection.execute(
             "UPDATE change SET root = ? WHERE root = ?"
             " AND run_id IN (SELECT id FROM run WHERE project_id = ?)",

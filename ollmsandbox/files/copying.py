@@ -156,7 +156,6 @@ def _copy_piece(given: int, made: int, start: int, size: int) -> int:
     return copied
 
 
-_START_WRITING = 2
 _sync_file_range = ctypes.CDLL(None, use_errno=True).sync_file_range
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 # What only overlayfs uses; it must never reach a project.
@@ -211,7 +210,7 @@ def write_like(model: DirEntryAt, target: DirEntryAt, data: bytes, mode: int) ->
 def start_writing(file: int) -> None:
     """Have the kernel write the data of an open file, without waiting for the disk: so it is there
     before the file gets its name."""
-    _sync_file_range(file, 0, 0, _START_WRITING)
+    _sync_file_range(file, 0, 0, 2)  # SYNC_FILE_RANGE_WRITE
 
 
 def _create(spot: DirEntryAt) -> int:

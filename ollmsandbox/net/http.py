@@ -34,9 +34,6 @@ from ..errors import NetError, Sentence
 from ..loop import start_daemon
 from .addresses import is_loopback, server_of
 
-# Pieces that may be queued for a slow reader. Then the thread stops reading, and with it the
-# server stops sending.
-_QUEUE_LIMIT = 64
 _PIECE = 64 * 1024
 _HEADERS = {
     "User-Agent": f"ollmsandbox/{__version__}",
@@ -223,15 +220,8 @@ def _connect(connection: HTTPConnection, addresses: Sequence[str]) -> socket.soc
 # --- for coroutines ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Head:
-    status: int
-    reason: str
-    headers: Mapping[str, str]
-
-
-# None: the thread has nothing more to send.
-_Item = _Head | bytes | NetError | None
+# The head of the response, then pieces of its body. None: the thread has nothing more to send.
+_Item = requests.Response | bytes | NetError | None
 
 
 class Exchange:
@@ -256,12 +246,13 @@ class Exchange:
         start_daemon("http", self._work)
         try:
             head = await self._next()
-            if not isinstance(head, _Head):
+            if not isinstance(head, requests.Response):
                 raise connection_lost(self._request.url)
         except BaseException:
             self._cancel()
             raise
-        self.status, self.reason, self.headers = head.status, head.reason, head.headers
+        self.status, self.reason = head.status_code, head.reason or ""
+        self.headers = dict(head.headers.lower_items())
         return self
 
     async def __aexit__(self, *_raised: object) -> None:
@@ -319,15 +310,15 @@ class Exchange:
 
     def _transfer(self) -> None:
         with open_response(self._request, self._sockets) as response:
-            headers = dict(response.headers.lower_items())
-            self._post(_Head(response.status_code, response.reason or "", headers))
+            self._post(response)
             for data in read_pieces(self._request, response, decode=True):
                 self._post(data)
             self._post(b"")
 
     def _post(self, item: _Item) -> None:
         with self._room:
-            self._room.wait_for(lambda: self._queued < _QUEUE_LIMIT or self._sockets.is_cancelled)
+            # If the reader is slow, the thread stops reading, and with it the server stops sending.
+            self._room.wait_for(lambda: self._queued < 64 or self._sockets.is_cancelled)
             if self._sockets.is_cancelled:
                 raise CancelledExchangeError
             self._queued += 1

@@ -40,19 +40,11 @@ class NobodyAsks:
 class Provider:
     """Answers the requests of one session. Call it only on the loop's own thread."""
 
-    def __init__(
-        self,
-        asker: Asker,
-        store: RuleStore,
-        audit: Audit | None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, asker: Asker, store: RuleStore, audit: Audit | None) -> None:
         self.notices: list[str] = []
         self._asker = asker
         self._store = store
         self._audit = audit
-        self._clock = clock
         self._session: Answers = {}
         # The number of answers remembered so far: if it changes during a lookup, look up again.
         self._remembered = 0
@@ -66,10 +58,10 @@ class Provider:
         try:
             answer, source = await self._decide(request, key)
         except asyncio.CancelledError:
-            verdict = Verdict(request, Answer.DENY, Source.NOBODY, self._clock())
+            verdict = Verdict(request, Answer.DENY, Source.NOBODY, time.time())
             self._record(lambda audit: audit.answered(verdict))
             raise
-        verdict = Verdict(request, answer, source, self._clock())
+        verdict = Verdict(request, answer, source, time.time())
         self._record(lambda audit: audit.answered(verdict))
         if source is Source.PERSON and key is not None and answer in _LASTING:
             await self._remember(key, answer)

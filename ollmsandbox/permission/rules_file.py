@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from .. import N_
 from ..config.yaml_reader import Value, YamlSource, parse_yaml
@@ -16,7 +15,7 @@ from .rules import Key, Rule, Target, UnparsedCommand
 
 RULES = "rules"
 HEADER = """\
-# Your saved answers. You may edit this file.
+# Your saved answers. You may edit this file; the program rewrites it when you save an answer.
 #   answer   allow or deny
 #   tool     run_command, edit_file, web_fetch, ...
 #   project  the full path of the project folder
@@ -35,53 +34,17 @@ class RuleFileError(OllmSandboxError):
 SOURCE = YamlSource(RuleFileError)
 
 
-@dataclass(frozen=True)
-class RuleEntry:
-    rule: Rule
-    # Lines of the file, counted from 0.
-    first: int
-    last: int
-
-
-def parse_rules(text: str) -> tuple[RuleEntry, ...]:
-    """Return the rules with their lines, or raise RuleFileError."""
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Return the rules, or raise RuleFileError."""
     root = parse_yaml(text, SOURCE)
     rules_list = root.mapping((RULES,)).get(RULES) if root else None
     if rules_list is None or rules_list.is_null:
         return ()
-    return tuple(_entry(item) for item in rules_list.items())
+    return tuple(map(_rule, rules_list.items()))
 
 
-def edited(text: str, gone: Collection[Rule], new: Sequence[Rule]) -> str | None:
-    """Return the file with some rules removed and others added, and its comments kept.
-
-    Return None if the layout does not allow that. Raise UnicodeEncodeError for invalid Unicode.
-    """
-    entries = parse_rules(text)
-    left = [entry for entry in entries if entry.rule not in gone]
-    dropped = {
-        line
-        for entry in entries
-        if entry.rule in gone
-        for line in range(entry.first, entry.last + 1)
-    }
-    lines = text.splitlines()
-    end = entries[-1].last + 1 if entries else _line_after_rules(lines)
-    if end is None:
-        return None
-    indent = _indent(lines[entries[0].first]) if entries else 2
-    kept_before = [line for number, line in enumerate(lines[:end]) if number not in dropped]
-    written = [" " * indent + line if line else line for rule in new for line in _lines(rule)]
-    result = "\n".join([*kept_before, *written, *lines[end:]]) + "\n"
-    try:
-        found = [entry.rule for entry in parse_rules(result)]
-    except RuleFileError:
-        return None
-    return result if found == [*(entry.rule for entry in left), *new] else None
-
-
-def written(found: Sequence[Rule]) -> str:
-    """Return the text of a new file."""
+def written(found: Iterable[Rule]) -> str:
+    """Return the text of the file. Raise UnicodeEncodeError for invalid Unicode."""
     body = "".join(f"  {line}\n" for rule in found for line in _lines(rule))
     return f"{HEADER}{RULES}:\n{body}"
 
@@ -109,25 +72,10 @@ def _quoted(text: str) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    if character.isprintable():
-        return character
-    number = ord(character)
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _line_after_rules(lines: Sequence[str]) -> int | None:
-    """Return the number of the line after `rules:`, where an empty list can be filled."""
-    for number, line in enumerate(lines):
-        if line.split("#")[0].rstrip() == f"{RULES}:":
-            return number + 1
-    return None
-
-
-def _entry(item: Value) -> RuleEntry:
+def _rule(item: Value) -> Rule:
     values = item.mapping(_KEYS)
 
     def need(key: str) -> str:
@@ -162,8 +110,7 @@ def _entry(item: Value) -> RuleEntry:
             if key in values:
                 raise values[key].fail(N_("only allowed for {tool}."), tool=RUN_COMMAND)
         what = Target(need("target"))
-    last = max(value.last_line for value in values.values())
-    return RuleEntry(Rule(Key(tool, project, what), answer), item.first_line - 1, last - 1)
+    return Rule(Key(tool, project, what), answer)
 
 
 def _why_never(command: str) -> Sentence:

@@ -53,8 +53,11 @@ _MEANINGS = {
     "#": N_("may have a comment"),
     "!": N_("has an exclamation mark, which may repeat an earlier command"),
 }
-_IN_DOUBLE_QUOTES = "$`!"
-_ESCAPED_IN_DOUBLE_QUOTES = '$`"\\'
+# A part of a word, or a blank between words; then an escape sequence in double quotes.
+_PART = re.compile(
+    r"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\(?P<escaped>.)|(?P<bare>[^'"\\])"""
+)
+_ESCAPE = re.compile(r'\\([$`"\\])')
 
 # Reserved words of bash and dash. Quoted, they would be programs, but no program is called so.
 _RESERVED = {
@@ -142,73 +145,38 @@ def _split(text: str) -> tuple[str, ...]:
         if not " " <= character <= "~":
             raise _Unreadable(N_("has control characters"))
     words: list[str] = []
-    at = 0
+    # Where the word begins.
+    start = at = 0
     while at < len(text):
-        if text[at] == " ":
-            at += 1
-            continue
-        word, at = _word(text, at)
-        words.append(word)
+        part = _PART.match(text, at)
+        if part is None:
+            is_quote = text[at] in "'\""
+            raise _Unreadable(
+                N_("has an unclosed quote") if is_quote else N_("ends in a backslash")
+            )
+        if part["bare"] == " ":
+            start = part.end()
+        elif at == start:
+            words.append(_meaning(part, is_first=True))
+        else:
+            words[-1] += _meaning(part, is_first=False)
+        at = part.end()
     return tuple(words)
 
 
-def _word(text: str, start: int) -> tuple[str, int]:
-    """Return the word that begins at `start`, and where it ends."""
-    parts: list[str] = []
-    at = start
-    while at < len(text) and text[at] != " ":
-        character = text[at]
-        if character == "'":
-            part, at = _single_quoted(text, at + 1)
-        elif character == '"':
-            part, at = _double_quoted(text, at + 1)
-        elif character == "\\":
-            part, at = _after_backslash(text, at), at + 2
-        else:
-            _check_bare(text, at, start)
-            part, at = character, at + 1
-        parts.append(part)
-    return "".join(parts), at
-
-
-def _check_bare(text: str, at: int, start: int) -> None:
-    character = text[at]
-    if character in _MEANINGS:
-        raise _Unreadable(_MEANINGS[character])
+def _meaning(part: re.Match[str], *, is_first: bool) -> str:
+    """Return what a part of a word stands for."""
+    quoted, bare = part["double"], part["bare"]
+    if quoted is not None:
+        if active := re.search("[$`!]", _ESCAPE.sub("", quoted)):
+            raise _Unreadable(_MEANINGS[active[0]])
+        return _ESCAPE.sub(r"\1", quoted)
+    if bare in _MEANINGS:
+        raise _Unreadable(_MEANINGS[bare])
     # In HEAD~1 it is an ordinary character; at the start, or after = or :, a home folder.
-    if character == "~" and (at == start or not text[at - 1].isalnum()):
+    if bare == "~" and (is_first or not part.string[part.start() - 1].isalnum()):
         raise _Unreadable(N_("has a ~, which may mean a home folder"))
-
-
-def _single_quoted(text: str, start: int) -> tuple[str, int]:
-    end = text.find("'", start)
-    if end < 0:
-        raise _Unreadable(N_("has an unclosed quote"))
-    return text[start:end], end + 1
-
-
-def _double_quoted(text: str, start: int) -> tuple[str, int]:
-    parts: list[str] = []
-    at = start
-    while at < len(text):
-        character = text[at]
-        if character == '"':
-            return "".join(parts), at + 1
-        if character in _IN_DOUBLE_QUOTES:
-            raise _Unreadable(_MEANINGS[character])
-        if character == "\\" and text[at + 1 : at + 2] in _ESCAPED_IN_DOUBLE_QUOTES:
-            # At the end of the text, the quote is unclosed.
-            at += 1
-            character = text[at : at + 1]
-        parts.append(character)
-        at += 1
-    raise _Unreadable(N_("has an unclosed quote"))
-
-
-def _after_backslash(text: str, at: int) -> str:
-    if at + 1 == len(text):
-        raise _Unreadable(N_("ends in a backslash"))
-    return text[at + 1]
+    return part[part.lastgroup or 0]
 
 
 def _check(words: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ from ..paths import FolderValues, Paths, real_path
 from ..sandbox.overlay import Overlay, Root, clock_offset
 from .change import MANY, Change, Kind, Recorded, Skipped, State, Type, folders_around
 from .held.git.view import View
-from .index import replaced
+from .index import replaced_since
 from .jobs import in_conflict
 from .layer import layer_index
 from .projects import ProjectManager
@@ -199,12 +199,12 @@ class _Bases:
         """Look for the version that the command saw with a run that has replaced it since."""
         # Do not create the database for that.
         has_runs = self._manager.paths.database.exists()
-        for found in replaced(self._manager, *item.change[:2]) if has_runs else ():
-            if found.replaced_at <= self._began < found.left_at:
-                theirs = self._runs.at(found.run_id, f"base/{found.number}")
-                if theirs.lstat() is not None:
-                    copy_whole(theirs, self._kept(item))
-                    return item
+        place = item.change[:2]
+        for run, number in replaced_since(self._manager, *place, self._began) if has_runs else ():
+            theirs = self._runs.at(run, f"base/{number}")
+            if theirs.lstat() is not None:
+                copy_whole(theirs, self._kept(item))
+                return item
         return _unknown(item)
 
 

@@ -18,7 +18,7 @@ from ..paths import Paths
 from ..sandbox.network.hosts import HostUse
 from .change import Kind, Recorded, State, Type
 from .projects import ProjectManager
-from .run import Replaced, RunFolder, RunInfo, RunStates, read_run, run_ids
+from .run import RunFolder, RunInfo, RunStates, read_run, run_ids
 
 _COLUMNS = "run_id, number, root, path, kind, state, before, after, replaced_at, left_at"
 _INSERT = f"INSERT OR REPLACE INTO change ({_COLUMNS}) VALUES ({','.join('?' * 10)})"
@@ -100,14 +100,17 @@ def read_changes(manager: ProjectManager, run: Run) -> list[Recorded]:
     return read_run(manager.paths, run.id).changes
 
 
-def replaced(manager: ProjectManager, root: str, path: str) -> list[Replaced]:
-    """Return the versions of a file that runs replaced, the oldest first."""
+def replaced_since(
+    manager: ProjectManager, root: str, path: str, time: int
+) -> list[tuple[str, int]]:
+    """Return the changes that replaced the version that a file had at a time, in nanoseconds: the
+    run and the number of each."""
     query = (
-        "SELECT run_id, number, replaced_at, left_at FROM change"
-        " WHERE root = ? AND path = ? AND state = ? AND replaced_at > 0 ORDER BY left_at"
+        "SELECT run_id, number FROM change WHERE root = ? AND path = ? AND state = ?"
+        " AND replaced_at BETWEEN 1 AND ? AND left_at > ? ORDER BY left_at"
     )
-    values = (os.fsencode(root), os.fsencode(path), State.APPLIED.value)
-    return [Replaced(*row) for row in manager.store.query(query, values)]
+    values = (os.fsencode(root), os.fsencode(path), State.APPLIED.value, time, time)
+    return manager.store.query(query, values)
 
 
 def later_runs(manager: ProjectManager, run: Run, item: Recorded) -> list[tuple[str, int]]:

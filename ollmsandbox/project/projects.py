@@ -36,7 +36,6 @@ _UPDATE_RECORD = (
     "ON CONFLICT DO UPDATE SET is_deleted = excluded.is_deleted,"
     " last_approved_copy_path ="
     " coalesce(excluded.last_approved_copy_path, last_approved_copy_path),"
-    " seen_at = max(coalesce(seen_at, 0), excluded.seen_at),"
     " last_modified = coalesce(excluded.last_modified, last_modified)"
 )
 
@@ -182,20 +181,18 @@ class ProjectManager:
     ) -> None:
         """Record files: the id, the path, the new backup if any, whether it was deleted, and when
         it was modified, if the caller knows."""
-        # Seen just now: a scan that is under way must not remove what is about to be used.
-        number, now = project.id, time.time()
         rows = (
             (
-                id_, number, as_bytes(path), gone, None if copy is None else as_bytes(copy), now,
+                id_, project.id, as_bytes(path), gone, None if copy is None else as_bytes(copy),
                 None if gone else modified or _modified_at(path),
             )
             for id_, path, copy, gone, modified in files
         )  # fmt: skip
         with self.store.transaction() as connection:
             connection.executemany(
-                "INSERT INTO filerecord (id, project_id, path, is_deleted,"
-                " last_approved_copy_path, seen_at, last_modified)"
-                f" VALUES (?, ?, ?, ?, ?, ?, ?) {_UPDATE_RECORD}",
+                "INSERT INTO filerecord"
+                " (id, project_id, path, is_deleted, last_approved_copy_path, last_modified)"
+                f" VALUES (?, ?, ?, ?, ?, ?) {_UPDATE_RECORD}",
                 rows,
             )
 
@@ -221,27 +218,31 @@ class ProjectManager:
             )
         return len(old)
 
-    def forget_missing_backups(self, project_id: int | None = None) -> list[tuple[int, bytes]]:
-        """Correct the records of backups that are not on disk; return the id and the path of each
-        file that has no other backup."""
+    def forget_missing_backups(self) -> None:
+        """Correct the records of backups that are not on disk."""
         query = (
-            "SELECT id, path, last_approved_copy_path FROM filerecord"
+            "SELECT id, last_approved_copy_path FROM filerecord"
             " WHERE last_approved_copy_path IS NOT NULL"
         )
-        if project_id is not None:
-            query += f" AND project_id = {project_id:d}"
-        missing = [row for row in self.store.query(query) if not os.path.lexists(row[2])]
+        missing = [row for row in self.store.query(query) if not os.path.lexists(row[1])]
         if not missing:
-            return []
+            return
         backups = sorted(backups_in(self.paths.backups), key=lambda backup: backup.day)
         newest = {backup.number: as_bytes(backup.path) for backup in backups}
         with self.store.transaction() as connection:
             connection.executemany(
                 "UPDATE filerecord SET last_approved_copy_path = ?"
                 " WHERE id = ? AND last_approved_copy_path = ?",
-                ((newest.get(number), number, copy) for number, _, copy in missing),
+                ((newest.get(number), number, copy) for number, copy in missing),
             )
-        return [(number, path) for number, path, _ in missing if number not in newest]
+
+    def recorded_files(self, project: Project) -> list[tuple[str, bool]]:
+        """Return the files that runs have changed, by their full paths, and whether each was
+        deleted."""
+        query = "SELECT path, is_deleted FROM filerecord WHERE project_id = ?"
+        return [
+            (os.fsdecode(path), bool(gone)) for path, gone in self.store.query(query, [project.id])
+        ]
 
     # --- runs ----------------------------------------------------------------------------------
 

@@ -105,13 +105,10 @@ class Review:
                     continue
                 if item.change.is_edit:
                     planning.add(run.id, item, Way.BOTH)
-                    if planning.is_because(run.id, item, Reason.CHANGED):
-                        raise OllmSandboxError(
-                            N_("Both versions of {file} cannot be kept, because it is not text."),
-                            N_("Choose one of the versions."),
-                            file=full_path(item),
-                        )
-                elif full_path(item) in chosen:
+                else:
+                    others.append(item)
+                is_impossible = item in others or (run.id, item.number) in planning.failed
+                if is_impossible and full_path(item) in chosen:
                     raise OllmSandboxError(
                         N_(
                             "Both versions of {file} cannot be kept, because only edits of text "
@@ -120,8 +117,6 @@ class Review:
                         N_("Choose one of the versions."),
                         file=full_path(item),
                     )
-                else:
-                    others.append(item)
             return planning.do(jobs, others)
 
     def merge_part(self, run: Run, item: Recorded, old: bytes, new: bytes) -> Report | None:
@@ -368,13 +363,6 @@ class _Planning:
             self._planner.close()
             report = jobs.do(job, self._known).report()
         return report._replace(changes=(*report.changes, *gone))
-
-    def is_because(self, run_id: str, item: Recorded, reason: Reason) -> bool:
-        """Return whether a change cannot be done for this reason."""
-        return (run_id, item.number) in self.failed and any(
-            one == run_id and decided.number == item.number and decided.is_because(reason)
-            for one, decided in self._decided
-        )
 
     def drop_items(self, start: int) -> None:
         """Forget the items from this one on, and remove what was staged for them."""

@@ -96,15 +96,6 @@ class RunStates(NamedTuple):
     hosts: tuple[HostUse, ...] = ()
 
 
-class Replaced(NamedTuple):
-    """A version that another run replaced, with the change times of the old file and the new."""
-
-    run_id: str
-    number: int
-    replaced_at: int
-    left_at: int
-
-
 class RunFolder:
     def __init__(self, paths: Paths, run_id: str) -> None:
         self.id = run_id

@@ -18,23 +18,20 @@ from .reasons import Note, Reason
 
 # What is lost comes first.
 KIND_ORDER = (Kind.DELETED, Kind.REPLACED, Kind.MODIFIED, Kind.ADDED)
+# The worst comes first, so that no number of others can push it out of a list.
 FLAG_LABELS = {
+    Flag.HELD: "needs approval",
     Flag.LATER: "can run code outside the sandbox",
     Flag.OPENING: "can run code when you enter or open its folder",
     Flag.TOOL: "can run code when a tool starts",
-    Flag.BUILD: "runs in a build or a test",
     Flag.SHARED: "gives other users more rights",
-    Flag.EXECUTABLE: "executable",
-    Flag.OUTSIDE: "leads out of the project",
     Flag.STRIPPED: "its setuid or setgid bit was removed",
-    Flag.HELD: "needs approval",
+    Flag.OUTSIDE: "leads out of the project",
+    Flag.EXECUTABLE: "executable",
+    Flag.BUILD: "runs in a build or a test",
 }
+_SEVERITY = tuple(FLAG_LABELS)
 HEADING = "Worth a second look:"
-# The worst comes first, so that no number of others can push it out of a list.
-_SEVERITY = (
-    *(Flag.HELD, Flag.LATER, Flag.OPENING, Flag.TOOL, Flag.SHARED, Flag.STRIPPED, Flag.OUTSIDE),
-    *(Flag.EXECUTABLE, Flag.BUILD),
-)
 
 _COUNTED = frozenset((Flag.EXECUTABLE, Flag.BUILD))
 _LOST = (Kind.DELETED, Kind.REPLACED)
@@ -57,7 +54,6 @@ _BOOKKEEPING = re.compile(
     r"|MERGE_MODE|MERGE_RR|MERGE_AUTOSTASH|AUTO_MERGE",
     re.DOTALL,
 )
-_OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]+")
 
 
 @dataclass
@@ -94,36 +90,8 @@ class GitLine:
     # The folder that the repository is of, with a slash at its end; "" for the root itself.
     folder: str
     is_deleted: bool
-    objects: int = 0
-    packs: int = 0
     changes: int = 0
-    all_refs: list[str] = field(default_factory=list)
-    # In order, without repetition.
-    other_files: dict[str, None] = field(default_factory=dict)
-
-    def add(self, name: str, type_: Type) -> None:
-        self.changes += 1
-        if type_ is Type.FOLDER:
-            return
-        if _OBJECT.fullmatch(name):
-            self.objects += 1
-        elif name.startswith("objects/pack/"):
-            # A pack has an index and other files beside it.
-            self.packs += name.endswith(".pack")
-        elif name.startswith("refs/"):
-            self.all_refs.append(name)
-        else:
-            self.other_files["logs" if name.startswith("logs/") else name] = None
-
-    @property
-    def refs(self) -> int:
-        """Return the number of refs, unless they are so few that their names are shown."""
-        return len(self.all_refs) if len(self.all_refs) > 3 else 0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return its other files, and the refs if they are few."""
-        return (*self.other_files, *(() if self.refs else self.all_refs))
+    files: list[str] = field(default_factory=list)
 
 
 PathLine = Recorded | FolderLine
@@ -142,17 +110,6 @@ class ShortList(NamedTuple):
     left_flagged: int = 0
     # The number of files that git ignores, which have no lines.
     ignored: int = 0
-
-    def cut(self, most: int) -> ShortList:
-        """Return a shorter list, in which up to half of the lines are flagged."""
-        flagged = self.flagged[: max(most // 2, most - len(self.lines))]
-        lines = self.lines[: most - len(flagged)]
-        cut, lost = (
-            sum(map(_count, rest))
-            for rest in (self.lines[len(lines) :], self.flagged[len(flagged) :])
-        )
-        left_out, left_flagged = self.left_out + cut + lost, self.left_flagged + lost
-        return ShortList(lines, flagged, left_out, left_flagged, self.ignored)
 
 
 class _WholeFolders:
@@ -206,7 +163,9 @@ class _Builder:
             key = (change.root, git[0], change.kind is Kind.DELETED)
             if key not in self._repositories:
                 self._repositories[key] = GitLine(*key)
-            self._repositories[key].add(git[1], change.type)
+            line = self._repositories[key]
+            line.changes += 1
+            line.files += [git[1]] if change.type is not Type.FOLDER else []
             return
         if folder is None or not _can_be_summed_up(item):
             (self._flagged if has_flag else self._lines).append(item)
@@ -438,12 +397,10 @@ def _sizes(line: FolderLine) -> list[str]:
 def _git_text(line: GitLine, project: str) -> str:
     folder = line.folder if line.root == project else f"{line.root}/{line.folder}"
     where = f" in {quoted_path(folder)}" if folder else ""
-    numbers = ((line.objects, "object"), (line.packs, "pack"))
-    parts = [counted(number, noun) for number, noun in numbers if number]
-    parts += map(quoted_path, line.names)
-    parts += [counted(line.refs, "ref")] if line.refs else []
-    deleted = "deleted " if line.is_deleted else ""
-    return f"  git{where}: {deleted}{', '.join(parts) or 'folders'}"
+    what = ", ".join(map(quoted_path, line.files)) or "folders"
+    if len(line.files) > 5:
+        what = counted(len(line.files), "file")
+    return f"  git{where}: {'deleted ' if line.is_deleted else ''}{what}"
 
 
 def counted(count: int, noun: str) -> str:

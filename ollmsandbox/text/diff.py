@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 # Bytes. Comparing larger files takes long, and nobody reads the result.
 LARGEST = 2 << 20
-# Unchanged lines that are shown around a change.
-CONTEXT = 3
 
 # Lines of one side times lines of the other, for one comparison in detail: some milliseconds.
 _MOST_DETAIL = 40_000
@@ -220,9 +218,7 @@ def find_hunks(old: Sequence[str], new: Sequence[str]) -> tuple[Hunk, ...]:
     return tuple(found)
 
 
-def group_hunks(
-    hunks: Iterable[Hunk], old_size: int, context: int = CONTEXT
-) -> Iterator[HunkGroup]:
+def group_hunks(hunks: Iterable[Hunk], old_size: int, context: int = 3) -> Iterator[HunkGroup]:
     """Yield groups of hunks whose surrounding lines touch or overlap. `old_size` is the number of
     lines of the old version."""
     group: list[Hunk] = []

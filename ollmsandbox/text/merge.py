@@ -7,7 +7,6 @@ merge the change from after to before. Nothing here reads or writes files.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeVar
@@ -16,13 +15,6 @@ from merge3 import Merge3
 
 from . import diff
 
-_BOMS = (
-    # The longer ones first: UTF-32's begins like UTF-16's.
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 # Each byte is a character, so any text whose line feeds are single bytes comes out as it went in.
 _BYTES = "latin-1"
 
@@ -61,10 +53,7 @@ def merge_change(
 def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | None:
     """Return `before` with the hunks of the change that `current` has already; None if it has
     none."""
-    versions = _decode_all(before, after, current)
-    if versions is None:
-        return None
-    texts, encoding = versions
+    texts = [version.decode(_BYTES) for version in (before, after, current)]
     old, new, now = map(_ended_lines, texts)
     hunks = diff.find_hunks(old, new)
     states = zip(hunks, diff.hunk_states(now, old, new, hunks), strict=True)
@@ -75,7 +64,7 @@ def _with_present_hunks(before: bytes, after: bytes, current: bytes) -> bytes | 
     is_at_end = (present[-1].old_end, present[-1].new_end) == (len(old), len(new))
     text = "".join(diff.with_hunks(old, present))
     is_ended = _is_ended(texts[1] if is_at_end else texts[0])
-    return (text if is_ended else text.removesuffix("\n")).encode(encoding, "surrogatepass")
+    return (text if is_ended else text.removesuffix("\n")).encode(_BYTES)
 
 
 def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | None:
@@ -83,15 +72,11 @@ def keep_both(before: bytes | None, after: bytes, current: bytes) -> bytes | Non
     both changed; None if a version is no text. Without `before`, the lines that both have are
     taken for it."""
     if before is None:
-        versions = _decode_all(after, current)
-        if versions is None:
-            return None
-        (theirs, mine), encoding = versions
-        old, new = diff.split_lines(theirs), diff.split_lines(mine)
+        old, new = (diff.split_lines(version.decode(_BYTES)) for version in (after, current))
         common: list[str] = []
         for block in diff.matching_blocks(old, new):
             common += old[block.old : block.old + block.size]
-        before = "".join(common).encode(encoding, "surrogatepass")
+        before = "".join(common).encode(_BYTES)
     return _merge(before, after, current, keep_both=True)
 
 
@@ -104,12 +89,10 @@ def _is_ended(text: str) -> bool:
 
 
 def _merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = False) -> bytes | None:
-    if max(map(len, (before, after, current))) > diff.LARGEST:
+    versions = (before, after, current)
+    if any(b"\0" in version or len(version) > diff.LARGEST for version in versions):
         return None
-    versions = _decode_all(before, after, current)
-    if versions is None:
-        return None
-    texts, encoding = versions
+    texts = [version.decode(_BYTES) for version in versions]
     ends = [_line_ends(text) for text in texts]
     is_converted = "" not in ends and "\r\n" in ends
     if is_converted:
@@ -119,7 +102,7 @@ def _merge(before: bytes, after: bytes, current: bytes, *, keep_both: bool = Fal
     merged = _merge_texts(*texts, keep_both=keep_both)
     if merged is not None and is_converted and _three_way(*ends) == "\r\n":
         merged = merged.replace("\n", "\r\n")
-    return None if merged is None else merged.encode(encoding, "surrogatepass")
+    return None if merged is None else merged.encode(_BYTES)
 
 
 def _merge_texts(before: str, after: str, current: str, *, keep_both: bool) -> str | None:
@@ -233,26 +216,3 @@ def _line_ends(text: str) -> str:
     if with_return == 0:
         return "\n"
     return "\r\n" if with_return == total else ""
-
-
-def _decode_all(*versions: bytes) -> tuple[list[str], str] | None:
-    texts: list[str] = []
-    encodings: set[str] = set()
-    for version in versions:
-        if (decoded := _decode(version)) is None:
-            return None
-        texts.append(decoded[0])
-        # Nothing is the same in all encodings.
-        encodings |= {decoded[1]} if version else set()
-    return (texts, encodings.pop()) if len(encodings) == 1 else None
-
-
-def _decode(data: bytes) -> tuple[str, str] | None:
-    """Return the text, with its byte order mark, and its encoding; None if it is no text."""
-    for bom, encoding in _BOMS:
-        if data.startswith(bom):
-            try:
-                return data.decode(encoding, "surrogatepass"), encoding
-            except UnicodeDecodeError:
-                return None
-    return None if b"\0" in data else (data.decode(_BYTES), _BYTES)

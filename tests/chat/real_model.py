@@ -37,7 +37,7 @@ from ollmsandbox.chat.providers.base import (
     TooLongError,
     Usage,
 )
-from ollmsandbox.chat.providers.discover import KnownServer, find_servers
+from ollmsandbox.chat.providers.discover import find_servers
 from ollmsandbox.chat.providers.openai import OpenAIServer
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.tools.base import Picture
@@ -172,7 +172,7 @@ def llama() -> Iterator[Llama]:
 
 def test_it_is_found_and_says_how_much_it_takes(llama: Llama) -> None:
     port = int(llama.address.rpartition(":")[2].rstrip("/"))
-    (found,) = loop.run(find_servers([KnownServer(port, "llama.cpp")], patience=20))
+    (found,) = loop.run(find_servers({port: "llama.cpp"}, patience=20))
     assert found.models
     assert loop.run(llama.model().context_length()) == ROOM
 

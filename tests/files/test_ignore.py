@@ -9,10 +9,9 @@ import subprocess
 import time
 
 import pytest
-from support.folder import recorded, scan, write
+from support.folder import found, scan, write
 from support.person import Person
 
-from ollmsandbox.database.tables import FileRecord
 from ollmsandbox.files import ignore
 from ollmsandbox.project.records.folder import Folder
 
@@ -64,9 +63,8 @@ def kept_by_git(person: Person) -> set[str]:
 
 
 def kept_by_us(folder: Folder) -> set[str]:
-    FileRecord.delete().where(FileRecord.id > 0).execute()
     scan(folder)
-    return recorded(folder)
+    return found(folder)
 
 
 @pytest.mark.ordinary
@@ -103,7 +101,7 @@ def test_an_ignore_file_that_is_no_real_file_is_not_read(folder: Folder, person:
     os.mkfifo(person.project / "b/.gitignore")
     (person.project / "c/.gitignore").mkdir()
     scan(folder)
-    assert recorded(folder) == {".gitignore", "a", "b/a", "c/a"}
+    assert found(folder) == {".gitignore", "a", "b/a", "c/a"}
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,6 @@ _RULES = st.one_of(
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(_RULES, max_size=5, unique=True), st.data())
-def test_rules_come_back_from_the_file_as_they_were(rules: list[Rule], data: st.DataObject) -> None:
-    text = rules_file.written(rules)
-    assert [entry.rule for entry in rules_file.parse_rules(text)] == rules
-    gone = [rule for rule in rules if data.draw(st.booleans())]
-    new = [rule for rule in data.draw(st.lists(_RULES, max_size=2)) if rule not in rules]
-    edited = rules_file.edited(text, gone, new)
-    assert edited is not None, "our own layout can always be edited"
-    left = [rule for rule in rules if rule not in gone]
-    assert [entry.rule for entry in rules_file.parse_rules(edited)] == [*left, *new]
+@given(st.lists(_RULES, max_size=5, unique=True))
+def test_rules_come_back_from_the_file_as_they_were(rules: list[Rule]) -> None:
+    assert rules_file.parse_rules(rules_file.written(rules)) == tuple(rules)

@@ -27,8 +27,9 @@ ALLOW, DENY = Answer.ALLOW_ALWAYS, Answer.DENY_ALWAYS
 
 
 @pytest.fixture
-def store(person: Person) -> RuleStore:
-    return RuleStore(person.paths, at_rest=0)
+def store(person: Person, monkeypatch: pytest.MonkeyPatch) -> RuleStore:
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    return RuleStore(person.paths)
 
 
 def key(request: PermissionRequest) -> Key:
@@ -131,33 +132,13 @@ def test_words_that_yaml_takes_for_something_else_are_words(store: RuleStore) ->
     assert store.find(rule("true").key) is ALLOW
 
 
-def test_comments_of_the_user_stay(store: RuleStore) -> None:
-    write(
-        store,
-        "# mine\nrules:  # here\n"
-        "    # the first\n"
-        "    - answer: allow  # yes\n"
-        "      tool: run_command\n      project: /p\n      command: make\n"
-        "    # the second\n"
-        "    - answer: deny\n      tool: run_command\n      project: /p\n      command: ls\n"
-        "# the end\n",
-    )
-    store.add(rule("true"))
-    assert store.remove([rule("ls", DENY)]) == 1
-    text = store.file.read_text()
-    for comment in ("# mine", "# here", "# the first", "# yes", "# the second", "# the end"):
-        assert comment in text
-    assert store.rules() == (rule("make"), rule("true"))
-    assert not store.take_notices()
-
-
-def test_comments_that_cannot_stay_are_kept_in_a_copy_and_this_is_reported(
-    store: RuleStore,
-) -> None:
+def test_comments_of_the_user_are_kept_in_a_copy_and_this_is_reported(store: RuleStore) -> None:
     old = "# mine\nrules: [{answer: deny, tool: run_command, project: /p, command: ls}]\n"
     write(store, old)
     store.add(rule("make"))
-    assert store.rules() == (rule("ls", DENY), rule("make"))
+    store.add(rule("grep ' #'"))
+    store.add(rule("true"))
+    assert store.rules() == (rule("ls", DENY), rule("make"), rule("grep ' #'"), rule("true"))
     [notice] = store.take_notices()
     [kept] = store.file.parent.glob("permissions-before-*.yaml")
     assert str(kept) in notice and kept.read_text() == old

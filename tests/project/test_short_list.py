@@ -175,40 +175,20 @@ def test_the_number_of_lines_has_a_limit_for_each_part() -> None:
     assert len(short.lines) + len(short.flagged) + short.left_out == 15000
 
 
-def test_a_list_that_is_cut_further_keeps_flagged_lines_and_counts_the_others() -> None:
-    folder = [change("new/"), change("new/a"), change("new/b")]
-    edits = [change(f"src/{n}", Kind.MODIFIED) for n in range(20)]
-    risky = [change(f".vscode/{n}", flags=[Flag.LATER]) for n in range(20)]
-    short = short_list([*folder, *edits, *risky]).cut(8)
-    assert short.lines == tuple(edits[:4])
-    assert short.flagged == tuple(risky[:4])
-    assert short.left_out == 3 + 16 + 16
-    assert short_list(edits).cut(8).lines == tuple(edits[:8])
-    assert short_list(risky).cut(8).flagged == tuple(risky[:8])
-
-
 def test_a_commit_is_one_line_and_what_is_packed_another(person: Person) -> None:
     short = ran(person, "echo 1 >file; git add file; git commit -q -m one")
     (git,) = git_lines(short)
-    assert git.objects == 3
-    assert {"index", "logs", "COMMIT_EDITMSG"} < set(git.names)
-    assert any(name.startswith("refs/heads/") for name in git.names)
+    assert {"index", "logs/HEAD", "COMMIT_EDITMSG"} < set(git.files)
+    assert sum(name.startswith("objects/") for name in git.files) == 3
+    text = short_lines(short, str(person.project), lambda _: ())
+    assert f"  git: {len(git.files)} files" in text
     assert paths(short.lines) == ["file"]
     assert len(short.lines) == 2
     assert not short.flagged
     short = ran(person, "git gc -q")
     deleted, kept = git_lines(short)
     assert deleted.is_deleted and not kept.is_deleted
-    assert (deleted.objects, deleted.packs, kept.objects, kept.packs) == (3, 0, 0, 1)
     assert short.lines == (deleted, kept)
-
-
-def test_many_refs_are_counted(person: Person) -> None:
-    branches = "for n in $(seq 20); do git branch b$n; done"
-    short = ran(person, f"git commit -q --allow-empty -m one; {branches}")
-    (git,) = git_lines(short)
-    assert git.refs == 21
-    assert not any(name.startswith("refs/") for name in git.names)
 
 
 def test_a_new_repository_in_a_new_folder_is_part_of_that_folder(person: Person) -> None:
@@ -224,7 +204,7 @@ def test_other_files_in_a_repository_are_listed() -> None:
     short = short_list([*items, *own])
     assert paths(short.lines) == [f"sub/.git/{name}" for name in names]
     (git,) = git_lines(short)
-    assert (git.folder, git.objects) == ("sub/", 1)
+    assert (git.folder, len(git.files)) == ("sub/", 1)
 
 
 def test_a_hook_is_never_part_of_the_line_about_git() -> None:
@@ -233,7 +213,8 @@ def test_a_hook_is_never_part_of_the_line_about_git() -> None:
     short = short_list([change(".git/index", Kind.MODIFIED), hook, link])
     assert {*short.flagged} == {hook, link}
     (git,) = git_lines(short)
-    assert git.names == ("index",)
+    assert git.files == ["index"]
+    assert "  git: index" in short_lines(short, "/p", lambda _: ())
 
 
 def test_names_cannot_break_a_line_or_push_a_mark_out_of_sight() -> None:

@@ -13,6 +13,7 @@ from support.person import Person
 from ollmsandbox import loop
 from ollmsandbox.database.tables import FileRecord, Project
 from ollmsandbox.project.projects import ProjectManager
+from ollmsandbox.project.records.file_records import found_files
 from ollmsandbox.project.records.folder import Folder
 
 
@@ -38,6 +39,11 @@ def records_for(manager: ProjectManager, project: Project, paths: Sequence[str])
         ids, _ = manager.numbers_for(project, names)
         manager.record_backups(project, [(ids[name], name, None, False, None) for name in names])
     return ids
+
+
+def found(folder: Folder) -> set[str]:
+    """Return the files that the last scan found."""
+    return set(found_files(folder.manager.paths.scan_cache(folder.path)).files)
 
 
 def recorded(folder: Folder) -> set[str]:

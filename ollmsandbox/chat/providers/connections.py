@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from ... import N_
-from ...config.yaml_reader import read_text
-from ...errors import OllmSandboxError, Sentence
-from ...files.atomic import write_atomically
-from ...files.broken import set_aside
-from ...files.locks import locked
+from ...config.settings_file import SettingsFile
+from ...errors import Sentence
 from ...net.addresses import is_loopback
 from ...paths import Paths
 from . import connections_file
 from .base import ProviderError, ReplyOptions, Server, Timeouts
-from .connections_file import TOUR, Connection, ConnectionList, ConnectionsFileError, ServerKind
+from .connections_file import TOUR, Connection, ConnectionList, ServerKind
 from .keys import KeyStorage, KeyStore
 
 T = TypeVar("T")
@@ -38,16 +34,16 @@ class ConnectionStore:
         self._say = say
         self.file = paths.config / "connections.yaml"
         self._keys = keys or KeyStore(paths, os.environ if environ is None else environ)
-        # Texts to show to the user.
-        self.notices: list[str] = []
+        self._settings = SettingsFile(
+            self.file, connections_file.SOURCE, connections_file.read, ConnectionList()
+        )
         self._under_way: set[object] = set()
 
     def take_notices(self) -> list[str]:
-        notices, self.notices = self.notices, []
-        return notices
+        return self._settings.take_notices()
 
     def all(self) -> list[Connection]:
-        return list(self._read().connections)
+        return list(self._settings.read().connections)
 
     def find(self, name: str) -> Connection:
         found = {connection.name: connection for connection in (*self.all(), TOUR)}
@@ -63,7 +59,7 @@ class ConnectionStore:
 
     def default(self) -> Connection | None:
         """Return the chosen connection, or else the only one."""
-        listing = self._read()
+        listing = self._settings.read()
         if listing.default == TOUR.name:
             return TOUR
         chosen = [c for c in listing.connections if c.name == listing.default]
@@ -81,7 +77,7 @@ class ConnectionStore:
     ) -> Connection:
         """Replace the connection called `before`, or add one if that is empty. Raise an error if
         the new name belongs to another connection. `key` is as in `put`."""
-        self._check_free(before, connection.name, self._read())
+        self._check_free(before, connection.name, self._settings.read())
         return await self._shielded(self._put(before, connection, key))
 
     async def _shielded(self, work: Coroutine[object, object, T]) -> T:
@@ -115,12 +111,12 @@ class ConnectionStore:
             await self._forget(before, old_place)
         if key and address.startswith("http:") and not is_loopback(address):
             notice = N_("The key is sent to {address} unencrypted. Use https if you can.")
-            self.notices.append(Sentence(notice, address=address))
+            self._settings.notices.append(Sentence(notice, address=address))
         return connection
 
     def _save(self, before: str, connection: Connection) -> None:
         name = connection.name
-        with self._changing() as listing:
+        with self._settings.changing() as listing:
             self._check_free(before, name, listing)
             names = [c.name for c in listing.connections]
             if before in names:
@@ -151,7 +147,7 @@ class ConnectionStore:
         await self._shielded(remove())
 
     def _delete(self, name: str) -> None:
-        with self._changing() as listing:
+        with self._settings.changing() as listing:
             rest = tuple(c for c in listing.connections if c.name != name)
             default = "" if listing.default == name else listing.default
             self._write(ConnectionList(rest, default))
@@ -159,7 +155,7 @@ class ConnectionStore:
     def use(self, name: str, model: str | None = None) -> None:
         """Make a connection, and one of its models, the default."""
         self.find(name)
-        with self._changing() as listing:
+        with self._settings.changing() as listing:
             connections = tuple(
                 replace(c, model=model) if c.name == name and model is not None else c
                 for c in listing.connections
@@ -168,7 +164,7 @@ class ConnectionStore:
 
     def set_seeing(self, name: str, model: str, *, sees: bool) -> None:
         """Save the user's word on whether a model sees pictures."""
-        with self._changing() as listing:
+        with self._settings.changing() as listing:
             connections = list(listing.connections)
             for number, one in enumerate(connections):
                 if one.name == name:
@@ -218,45 +214,7 @@ class ConnectionStore:
             await self._keys.remove(name, place)
         except ProviderError as error:
             notice = N_("The old key of {name} could not be removed. {why}")
-            self.notices.append(Sentence(notice, name=name, why=error.message))
-
-    @contextmanager
-    def _changing(self) -> Iterator[ConnectionList]:
-        """Yield the list while holding the lock of its file."""
-        with locked(self.file):
-            yield self._read()
-
-    def _read(self) -> ConnectionList:
-        try:
-            return connections_file.read(read_text(self.file, connections_file.SOURCE))
-        except FileNotFoundError:
-            return ConnectionList()
-        except ConnectionsFileError as error:
-            return self._set_aside(error.message)
-        except OSError as error:
-            raise OllmSandboxError(
-                N_("Cannot read {file}: {why}."), file=self.file, why=error.strerror
-            ) from error
-
-    def _set_aside(self, why: str) -> ConnectionList:
-        try:
-            aside = set_aside(self.file)
-        except FileNotFoundError:
-            return ConnectionList()  # another program was faster
-        except OSError as error:
-            raise OllmSandboxError(
-                N_("{file}: {why} Correct the file."), file=self.file, why=why
-            ) from error
-        notice = N_(
-            "{file}: {why} It was renamed to {aside}; correct it and rename it back to use it."
-        )
-        self.notices.append(Sentence(notice, file=self.file, why=why, aside=aside.name))
-        return ConnectionList()
+            self._settings.notices.append(Sentence(notice, name=name, why=error.message))
 
     def _write(self, listing: ConnectionList) -> None:
-        try:
-            write_atomically(self.file, connections_file.write(listing), durably=True)
-        except OSError as error:
-            raise OllmSandboxError(
-                N_("Cannot write {file}: {why}."), file=self.file, why=error.strerror
-            ) from error
+        self._settings.write(connections_file.write(listing))

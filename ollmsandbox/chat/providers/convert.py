@@ -30,7 +30,6 @@ _AROUND_NAME = re.compile(
 _CALL_FIELDS = ("extra_content", "provider_specific_fields")
 
 
-_MOST_PICTURES = 4
 # Said in the model's name, see `with_answers`.
 _UNDERSTOOD = "Understood."
 # In front of pictures.
@@ -132,7 +131,7 @@ def pair_calls(messages: Sequence[Message]) -> list[Message]:
 def with_pictures(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with the pictures of results in a message of the user after them: servers
     accept them only there, where the user's own are. Only the last are sent, as they are large."""
-    left = {id(p) for p in [p for message in messages for p in message.pictures][-_MOST_PICTURES:]}
+    left = {id(p) for p in [p for message in messages for p in message.pictures][-4:]}
     found: list[Message] = []
     waiting: list[Picture] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .base import ModelInfo, ProviderError, Timeouts, ollama_root
@@ -14,23 +14,17 @@ from .connections_file import ServerKind
 from .ollama import ollama_names
 from .openai import OpenAIServer
 
-
-@dataclass(frozen=True)
-class KnownServer:
-    port: int
-    name: str
-
-
-KNOWN_SERVERS = (
-    KnownServer(11434, "Ollama"),
-    KnownServer(8080, "llama.cpp"),
-    KnownServer(8000, "vLLM"),
-    KnownServer(1234, "LM Studio"),
-    KnownServer(1337, "Jan"),
-    KnownServer(5000, "text-generation-webui"),
-    KnownServer(5001, "KoboldCpp"),
-    KnownServer(30000, "SGLang"),
-)
+# By their default ports.
+KNOWN_SERVERS = {
+    11434: "Ollama",
+    8080: "llama.cpp",
+    8000: "vLLM",
+    1234: "LM Studio",
+    1337: "Jan",
+    5000: "text-generation-webui",
+    5001: "KoboldCpp",
+    30000: "SGLang",
+}
 
 
 @dataclass(frozen=True)
@@ -42,20 +36,19 @@ class FoundServer:
 
 
 async def find_servers(
-    known: Sequence[KnownServer] = KNOWN_SERVERS, *, patience: float = 2.0
+    known: Mapping[int, str] = KNOWN_SERVERS, *, patience: float = 2.0
 ) -> list[FoundServer]:
     """Try all ports at once. Ignore what does not answer soon or is not a model server."""
     timeouts = Timeouts(connect=patience, idle=patience)
-    found = await asyncio.gather(*(_try(one, timeouts, patience) for one in known))
+    found = await asyncio.gather(*(_try(*one, timeouts, patience) for one in known.items()))
     return [one for one in found if one is not None]
 
 
-async def _try(known: KnownServer, timeouts: Timeouts, patience: float) -> FoundServer | None:
+async def _try(port: int, name: str, timeouts: Timeouts, patience: float) -> FoundServer | None:
     try:
         # Also ends a server that sends a byte now and then.
         async with asyncio.timeout(patience * 2):
-            address = f"http://127.0.0.1:{known.port}"
-            return await look_at_server(known.name, address, timeouts=timeouts)
+            return await look_at_server(name, f"http://127.0.0.1:{port}", timeouts=timeouts)
     except (ProviderError, TimeoutError):
         return None
 

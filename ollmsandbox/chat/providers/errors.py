@@ -16,13 +16,9 @@ from ...text.visible import printable_line
 from .base import MOST_RETRIES, ProviderError, RefusedError, TooLongError
 from .json_reader import inside, number_value, read_object
 
-# If a server asks to wait longer than this, the user decides instead.
-LONGEST_WAIT = 120.0
 # Errors that may be over in a moment; from 520 on, those of servers in front of the model's.
 _OVERLOADED = frozenset((429, 503, 529))
 _TEMPORARY = frozenset((408, 409, 500, 502, 504, *range(520, 530))) | _OVERLOADED
-# Local servers also say 500 to what will never work, such as a template that fails.
-_RETRIES_OF_500 = 3
 # Characters of a server's words: to be examined, and to be shown from their beginning and end. The
 # error of a template is at the end, behind a part of the template.
 _MOST_READ = 8000
@@ -85,7 +81,8 @@ def _by_status(
         remedy = N_("Check the address and the server type.")
         return ProviderError(text, remedy, where=where, says=says)
     wait = _retry_after(headers)
-    retries = MOST_RETRIES if status in _TEMPORARY and (wait or 0) <= LONGEST_WAIT else 0
+    # If it asks to wait longer than two minutes, the user decides instead.
+    retries = MOST_RETRIES if status in _TEMPORARY and (wait or 0) <= 120 else 0
     if status in _OVERLOADED:
         return ProviderError(
             N_("{where} is overloaded ({status}).{says}"),
@@ -110,7 +107,8 @@ def _by_status(
             N_("{where} failed ({status}).{says}"),
             N_("See the server's log for details."),
             can_retry=True,
-            retries=min(retries, _RETRIES_OF_500) if status == 500 else retries,
+            # Local servers also say 500 to what will never work, such as a template that fails.
+            retries=min(retries, 3) if status == 500 else retries,
             again_after=wait,
             where=where,
             status=status,

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from operator import or_
 from typing import NamedTuple, cast
 
@@ -23,7 +21,6 @@ from ...database.tables import (
     Project,
     Question,
     Run,
-    Setting,
 )
 from ...errors import OllmSandboxError
 from ...permission.request import PermissionRequest, Verdict
@@ -36,9 +33,6 @@ from ..messages import Message, Role
 from . import stored
 
 _TITLE = 60
-# The beginning of the keys of settings that belong to a session.
-_TOLD = "told-"
-_SPENT = "spent-"
 # Bytes of a session's pictures that are kept, the newest ones.
 _MOST_OF_PICTURES = 32 << 20
 _DROP_OLD_PICTURES = """\
@@ -93,7 +87,7 @@ class History:
     def __init__(self, manager: ProjectManager) -> None:
         self.manager = manager
         # Their rows, that of the session first.
-        self._deleted: dict[str, tuple[ChatSession | ChatMessage | ChatPicture | Setting, ...]] = {}
+        self._deleted: dict[str, tuple[ChatSession | ChatMessage | ChatPicture, ...]] = {}
 
     # --- sessions ------------------------------------------------------------------------------
 
@@ -126,9 +120,7 @@ class History:
                     | _has(ChatSession.draft, word)
                 )
             query = query.order_by(ChatSession.updated_at.desc(), ChatSession.id.desc())
-            rows = list(query.limit(limit))
-            spent = self._spent(row.id for row in rows)
-            return [_info(row, spent.get(row.id)) for row in rows]
+            return [_info(row) for row in query.limit(limit)]
 
     def found_lines(self, search: str) -> dict[str, FoundLine]:
         """Return a line of the last message, or of the last call, that has all words of a search,
@@ -160,7 +152,7 @@ class History:
             same = fn.substr(ChatSession.id, 1, len(beginning)) == beginning
             rows = list(ChatSession.select().where(same).order_by(ChatSession.id).limit(2))
         if beginning and rows and (len(rows) == 1 or rows[0].id == beginning):
-            return _info(rows[0], self.spent(rows[0].id))
+            return _info(rows[0])
         if rows and beginning:
             raise OllmSandboxError(
                 N_("Several session IDs begin with {beginning}."),
@@ -203,7 +195,7 @@ class History:
             for picture in _pictures_of(session_id).order_by(ChatPicture.id):
                 found = Picture(picture.media_type, bytes(picture.data), picture.name)
                 shown.setdefault(picture.message_id, []).append(found)
-            info = _info(row, self.spent(session_id))
+            info = _info(row)
             entries = (_entry(message, shown.get(message.id, ())) for message in messages)
             return stored.StoredSession(info, tuple(stored.repair(entries)), row.draft)
 
@@ -238,12 +230,8 @@ class History:
             messages = list(ChatMessage.select().where(ChatMessage.session == session_id))
             pictures = list(_pictures_of(session_id))
             ChatSession.delete().where(ChatSession.id == session_id).execute()
-            spent = Setting.get_or_none(Setting.key == _SPENT + session_id)
-            keys = (_TOLD + session_id, _SPENT + session_id)
-            Setting.delete().where(Setting.key.in_(keys)).execute()
         if session is not None:
-            rest = filter(None, [spent])
-            self._deleted[session_id] = (session, *messages, *pictures, *rest)
+            self._deleted[session_id] = (session, *messages, *pictures)
 
     def undelete(self, session_id: str) -> None:
         if session_id not in self._deleted:
@@ -372,37 +360,22 @@ class History:
     def told(self, session_id: str) -> str:
         """Return what the model was told about changes, as `keep_told` stored it."""
         with self.manager.store.translated_errors():
-            row = Setting.get_or_none(Setting.key == _TOLD + session_id)
-            return row.value if row else ""
+            row = ChatSession.get_or_none(ChatSession.id == session_id)
+            return row.told if row else ""
 
     def keep_told(self, session_id: str, text: str) -> None:
-        with self.manager.store.transaction():
-            Setting.insert(key=_TOLD + session_id, value=text).on_conflict_replace().execute()
-
-    # --- tokens ----------------------------------------------------------------------------------
+        self._update(session_id, told=text)
 
     def add_spent(self, session_id: str, spent: stored.Spent) -> None:
         """Count the tokens of an answer."""
         with self.manager.store.transaction():
-            if not ChatSession.select().where(ChatSession.id == session_id).exists():
+            session = ChatSession.get_or_none(ChatSession.id == session_id)
+            if session is None:
                 return  # it was deleted in the meantime
-            value = json.dumps(asdict(self.spent(session_id).plus(spent)))
-            Setting.insert(key=_SPENT + session_id, value=value).on_conflict_replace().execute()
-
-    def spent(self, session_id: str) -> stored.Spent:
-        return self._spent([session_id]).get(session_id, stored.Spent())
-
-    def _spent(self, session_ids: Iterable[str]) -> dict[str, stored.Spent]:
-        keys = {_SPENT + session_id for session_id in session_ids}
-        with self.manager.store.translated_errors():
-            # All of them: a query has a limited number of parameters.
-            rows = Setting.select().where(fn.substr(Setting.key, 1, len(_SPENT)) == _SPENT)
-            if len(keys) == 1:
-                rows = rows.where(Setting.key == next(iter(keys)))
-            found = [(row.key, row.value) for row in rows]
-        return {
-            key[len(_SPENT) :]: stored.spent_from_json(value) for key, value in found if key in keys
-        }
+            total = _spent(session).plus(spent)
+            self._update(
+                session_id, prompt_tokens=total.prompt, reply_tokens=total.reply, cost=total.cost
+            )
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -428,7 +401,7 @@ class History:
                 query = query.where(Question.session_id == session_id)
             return list(query.order_by(Question.asked_at))
 
-    def _update(self, session_id: str, **values: str) -> None:
+    def _update(self, session_id: str, **values: object) -> None:
         with self.manager.store.transaction():
             ChatSession.update(**values).where(ChatSession.id == session_id).execute()
 
@@ -468,7 +441,11 @@ def _described() -> object:
     return Case(None, [(has_record, described)], "")
 
 
-def _info(row: ChatSession, spent: stored.Spent | None) -> stored.SessionInfo:
+def _spent(row: ChatSession) -> stored.Spent:
+    return stored.Spent(row.prompt_tokens, row.reply_tokens, row.cost)
+
+
+def _info(row: ChatSession) -> stored.SessionInfo:
     return stored.SessionInfo(
         id=row.id,
         title=row.title or title_from(row.draft),
@@ -477,7 +454,7 @@ def _info(row: ChatSession, spent: stored.Spent | None) -> stored.SessionInfo:
         connection=row.connection,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        spent=spent or stored.Spent(),
+        spent=_spent(row),
     )
 
 

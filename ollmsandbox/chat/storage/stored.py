@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...project.change import Report
     from ...tools.base import Outcome
 
-# Characters. What a command printed is stored once, as text.
-_LONGEST_SENTENCE = 1000
 INTERRUPTED = "ERROR: The program ended before this call was answered."
 
 
@@ -136,15 +134,6 @@ class Spent:
         )
 
 
-def spent_from_json(text: str) -> Spent:
-    try:
-        kept = json.loads(text)
-        cost = kept["cost"]
-        return Spent(int(kept["prompt"]), int(kept["reply"]), None if cost is None else float(cost))
-    except (ValueError, KeyError, TypeError):
-        return Spent()
-
-
 @dataclass(frozen=True)
 class SessionInfo:
     """A session without its messages, as the list of sessions shows it."""
@@ -194,7 +183,8 @@ def extra_to_json(message: Message) -> str:
         kept["keeps"] = message.keeps
     if message.end:
         kept["end"] = message.end
-    if isinstance(message.text, Sentence) and len(message.text) <= _LONGEST_SENTENCE:
+    # What a command printed is stored once, as text.
+    if isinstance(message.text, Sentence) and len(message.text) <= 1000:
         kept["sentence"] = _sentence_to_json(message.text)
     return json.dumps(kept) if kept else ""
 

@@ -83,7 +83,7 @@ class TerminalAsker:
         self._print(lines)
         await asyncio.sleep(_PAUSE)
         self._keys.forget()
-        offered = {key: answer for key, answer in KEYS.items() if answer in request.answers}
+        offered = {key: one for key, (one, _words) in KEYS.items() if one in request.answers}
         while True:
             self._write(choices(request, more=bool(more)))
             key = await self._key("".join((*offered, "\r\n", "m" if more else "")))

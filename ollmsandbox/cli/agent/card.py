@@ -10,21 +10,14 @@ from ...permission.request import Answer, PermissionRequest
 from ...text.ansi import column_width
 from ...text.visible import visible, visible_line
 
+# What each key answers.
 KEYS = {
-    "d": Answer.DENY,
-    "a": Answer.ALLOW,
-    "s": Answer.ALLOW_SESSION,
-    "p": Answer.ALLOW_PROJECT,
-    "w": Answer.ALLOW_ALWAYS,
-    "n": Answer.DENY_ALWAYS,
-}
-_WORDS = {
-    Answer.DENY: "[d]eny",
-    Answer.ALLOW: "[a]llow once",
-    Answer.ALLOW_SESSION: "allow for this [s]ession",
-    Answer.ALLOW_PROJECT: "allow for this [p]roject",
-    Answer.ALLOW_ALWAYS: "al[w]ays allow",
-    Answer.DENY_ALWAYS: "[n]ever allow",
+    "d": (Answer.DENY, "[d]eny"),
+    "a": (Answer.ALLOW, "[a]llow once"),
+    "s": (Answer.ALLOW_SESSION, "allow for this [s]ession"),
+    "p": (Answer.ALLOW_PROJECT, "allow for this [p]roject"),
+    "w": (Answer.ALLOW_ALWAYS, "al[w]ays allow"),
+    "n": (Answer.DENY_ALWAYS, "[n]ever allow"),
 }
 _LEAST_WIDTH = 20
 # Characters of a question that contains the command, which is shown in full below it.
@@ -45,7 +38,7 @@ def details(request: PermissionRequest, width: int) -> list[str]:
 
 
 def choices(request: PermissionRequest, *, more: bool = False) -> str:
-    offered = [words for answer, words in _WORDS.items() if answer in request.answers]
+    offered = [words for answer, words in KEYS.values() if answer in request.answers]
     if more:
         offered.append("[m]ore")
     return f"{'   '.join(offered)}   (Enter: deny) "

@@ -22,8 +22,6 @@ from ...tools.base import UserQuestion
 T = TypeVar("T")
 
 _LONGEST_LINE = 8 << 20
-# Answers that are kept for questions that are still being looked up in the rules.
-_MOST_EARLY = 100
 _NO_TURN = "There is no turn to try again."
 _ANSWERS = {answer.value: answer for answer in Answer}
 
@@ -181,7 +179,7 @@ class JsonClient:
         waiting = self._open.get(id_)
         if waiting is not None and not waiting.done():
             waiting.set_result(document)
-        elif len(self._early) < _MOST_EARLY:
+        elif len(self._early) < 100:
             # The rules may still be looked up.
             self._early[id_] = document
 

@@ -105,11 +105,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
             _name_the_run(review, given, runs[0])
         if not _may_go_on(review, given, runs, chosen):
             return 1
-        try:
+        with _reporting_interruption():
             reports = _reports(review, given, runs, chosen)
-        except KeyboardInterrupt:
-            _report_interruption(runs)
-            raise
         _note_newest(runs)
         reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
@@ -166,11 +163,8 @@ def _undo_since(review: Review, given: argparse.Namespace) -> int:
         texts.print_notice(lines if found else ())
         if found and not confirmed("Continue?"):
             return 1
-    try:
+    with _reporting_interruption():
         reports = undo_runs(review, runs)
-    except KeyboardInterrupt:
-        _report_interruption(runs)
-        raise
     _note_newest(runs)
     done = [item for report in reports for item in report.changes]
     missed = [item for item in done if item.state not in (State.UNDONE, State.DISCARDED)]
@@ -254,9 +248,14 @@ def _may_go_on(
     return not lines or given.json or confirmed("Continue?")
 
 
-def _report_interruption(runs: list[Run]) -> None:
-    if runs and unfinished(Paths.from_environ(os.environ)):
-        print_notices("Interrupted. The next ollmsandbox command finishes it.")
+@contextmanager
+def _reporting_interruption() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if unfinished(Paths.from_environ(os.environ)):
+            print_notices("Interrupted. The next ollmsandbox command finishes it.")
+        raise
 
 
 def _explain_nothing_done(review: Review, given: argparse.Namespace, run: Run) -> None:

@@ -27,9 +27,8 @@ from ...tools.context import ToolContext
 from ...tools.parameters import DeclaredTool, parameter
 from ..changes import diff_lines, listing
 
-# Runs that are listed, and characters of a difference.
+# Runs that are listed.
 _MOST_RUNS = 20
-_LONGEST_DIFF = 60_000
 _RUN = "The id of the run, as run_command and list_changes return it."
 _PATHS = "Only these files and folders of it: absolute, or relative to the project."
 
@@ -144,7 +143,7 @@ class ShowDiff(_ChangeTool):
             items = choose(read_current(review.manager, run), call.chosen)
             for line in diff_lines(items, review, run, colour=False):
                 size += len(line)
-                if size > _LONGEST_DIFF:
+                if size > 60_000:
                     parts.append("The rest is left out. Name `paths` to see a part of it.\n")
                     break
                 parts.append(line)

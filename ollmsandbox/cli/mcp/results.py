@@ -16,8 +16,6 @@ from ...tools.base import Outcome, Tool
 from ..changes import document, in_order
 from .rpc import Params
 
-# Of the changes in a result. The text says how many more there are.
-_MOST_CHANGES = 100
 # Seconds between two looks at the output, and between two notifications without new output.
 _LOOK, _QUIET = 0.5, 5.0
 _LINES, _KEPT = 5, 2000
@@ -154,7 +152,7 @@ class CallWatch:
 
     def _structured(self, outcome: Outcome, text: str) -> Params:
         result, report = outcome.result, outcome.report
-        changes = in_order(report.changes if report else ())[:_MOST_CHANGES]
+        changes = in_order(report.changes if report else ())[:100]
         documents = [document(item, self._project) for item in changes]
         shown = ("path", "kind", "state")
         denials = [outcome.text] if outcome.was_denied else []

@@ -30,9 +30,6 @@ _META = "io.modelcontextprotocol/"
 _LONGEST_NAME = 60
 # The seconds after which a question counts as denied if the client does not come back.
 _PATIENCE = 300.0
-_MOST_SUSPENDED = 100
-# The seconds that a session bus has to answer.
-_BUS_PATIENCE = 3.0
 _INSTRUCTIONS = (
     "These tools work on the project in a sandbox: commands see this computer read-only and "
     "without secrets, and have network access only to hosts that the user allows. Every change is "
@@ -234,7 +231,7 @@ class McpServer:
         question, answer = asked.result()
         state = secrets.token_hex(16)
         self._suspended[state] = running, answer
-        if len(self._suspended) > _MOST_SUSPENDED:
+        if len(self._suspended) > 100:
             # The client never came back for the oldest.
             del self._suspended[next(iter(self._suspended))]
         request = {"method": "elicitation/create", "params": question}
@@ -264,7 +261,7 @@ class McpServer:
         session = await asyncio.to_thread(self._open_session, self)
         # Without an answer there is no window.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(session.connect_window(), _BUS_PATIENCE)
+            await asyncio.wait_for(session.connect_window(), 3)
         return session
 
     async def _session(self) -> AgentSession:

@@ -18,7 +18,6 @@ _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LAST_COMMA = re.compile(rf"{_TEXT}|[{{\[]\s*,|,(?=\s*[}}\]])", re.DOTALL)
 _SPACE = re.compile(r"\s*")
-_INDENT = "  "
 
 
 class SettingsError(OllmSandboxError):
@@ -47,16 +46,6 @@ class _Member(NamedTuple):
     end: int
 
 
-class _Object(NamedTuple):
-    """Where an object is in a text."""
-
-    start: int
-    end: int
-    members: dict[str, _Member]
-    # After the comma that follows its last member; 0 without one.
-    comma: int
-
-
 class _Json:
     """An object in JSON with comments and trailing commas."""
 
@@ -72,22 +61,21 @@ class _Json:
         if not isinstance(value, dict):
             raise _UNREADABLE
         self.value: dict[str, object] = value
-        self.whole = self.object_at(_skip_space(self._plain, 0))
+        self.start = _skip_space(self._plain, 0)
 
-    def object_at(self, start: int) -> _Object:
-        plain, members, end = self._plain, {}, start
+    def members(self, start: int) -> dict[str, _Member]:
+        """Return the members of the object that begins at this place."""
+        plain, found = self._plain, {}
         at = _skip_space(plain, start + 1)
         while plain[at] != "}":
             name, colon = _DECODER.raw_decode(plain, at)
             value = _skip_space(plain, plain.index(":", colon) + 1)
             _value, end = _DECODER.raw_decode(plain, value)
-            members[name] = _Member(at, value, end)
+            found[name] = _Member(at, value, end)
             at = _skip_space(plain, end)
             if plain[at] == ",":
                 at = _skip_space(plain, at + 1)
-        after = _skip_space(self.uncommented, end)
-        comma = after + 1 if members and self.uncommented[after] == "," else 0
-        return _Object(start, at + 1, members, comma)
+        return found
 
 
 def _blanked(found: re.Match[str]) -> str:
@@ -106,35 +94,28 @@ def add_to_json(text: str, section: str, name: str, entry: Mapping[str, object])
     """Return the text with the entry in its section, in place of one with the same name."""
     if not text.strip():
         return json.dumps({section: {name: entry}}, indent=2) + "\n"
-    json_text = _Json(text)
-    before = json_text.value.get(section, {})
-    if not isinstance(before, dict):
-        raise _UNREADABLE
-    if section not in json_text.value:
-        added = _insert(text, json_text.whole, section, {name: entry})
+    if _section(wanted := _Json(text).value, section).get(name) == entry:
+        return text
+    known = _Json(remove_from_json(text, section, name))
+    if section in known.value:
+        added = _insert(known, known.members(known.start)[section].value, name, entry)
     else:
-        around = json_text.object_at(json_text.whole.members[section].value)
-        if name in before:
-            old = around.members[name]
-            added = text[: old.start] + _member(text, old.start, name, entry) + text[old.end :]
-        else:
-            added = _insert(text, around, name, entry)
-    return _checked(added, {**json_text.value, section: {**before, name: entry}})
+        added = _insert(known, known.start, section, {name: entry})
+    return _checked(added, {**wanted, section: {**_section(wanted, section), name: entry}})
 
 
 def remove_from_json(text: str, section: str, name: str) -> str:
     """Return the text without the entry, and without its section if nothing else is in it."""
-    json_text = _Json(text)
-    before = json_text.value.get(section)
-    if not isinstance(before, dict) or name not in before:
+    known = _Json(text)
+    before = _section(known.value, section)
+    if name not in before:
         return text
     others = {key: value for key, value in before.items() if key != name}
-    wanted = {**json_text.value, section: others}
     if others:
-        around = json_text.object_at(json_text.whole.members[section].value)
-        return _checked(_cut(json_text, around, name), wanted)
-    del wanted[section]
-    return _checked(_cut(json_text, json_text.whole, section), wanted)
+        start = known.members(known.start)[section].value
+        return _checked(_cut(known, start, name), {**known.value, section: others})
+    rest = {key: value for key, value in known.value.items() if key != section}
+    return _checked(_cut(known, known.start, section), rest)
 
 
 def _checked(text: str, wanted: Mapping[str, object]) -> str:
@@ -143,45 +124,29 @@ def _checked(text: str, wanted: Mapping[str, object]) -> str:
     return text
 
 
-def _insert(text: str, around: _Object, name: str, value: object) -> str:
-    if not around.members:
-        line = f"\n{_margin(text, around.start)}"
-        member = json.dumps(value, indent=2).replace("\n", f"{line}{_INDENT}")
-        inside = f"{line}{_INDENT}{json.dumps(name)}: {member}{line}"
-        # There may be a comment in it.
-        kept = text[around.start + 1 : around.end - 1].rstrip()
-        return f"{text[: around.start + 1]}{kept}{inside}{text[around.end - 1 :]}"
-    last = list(around.members.values())[-1]
-    member = _member(text, last.start, name, value)
-    is_alone = not text[text.rfind("\n", 0, last.start) + 1 : last.start].strip()
-    space = f"\n{_margin(text, last.start)}" if is_alone else " "
-    if around.comma:
-        return f"{text[: around.comma]}{space}{member},{text[around.comma :]}"
-    return f"{text[: last.end]},{space}{member}{text[last.end :]}"
+def _insert(known: _Json, start: int, name: str, value: object) -> str:
+    """Return the text with a new first member of the object at this place."""
+    text = known.text
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    margin = "\n" + line[: len(line) - len(line.lstrip())]
+    shown = json.dumps(value, indent=2).replace("\n", f"{margin}  ")
+    end = "," if known.members(start) else margin
+    return f"{text[: start + 1]}{margin}  {json.dumps(name)}: {shown}{end}{text[start + 1 :]}"
 
 
-def _member(text: str, place: int, name: str, value: object) -> str:
-    shown = json.dumps(value, indent=2).replace("\n", f"\n{_margin(text, place)}")
-    return f"{json.dumps(name)}: {shown}"
-
-
-def _margin(text: str, place: int) -> str:
-    """Return the blanks at the beginning of a line."""
-    line = text[text.rfind("\n", 0, place) + 1 : place]
-    return line[: len(line) - len(line.lstrip())]
-
-
-def _cut(json_text: _Json, around: _Object, name: str) -> str:
-    """Return the text without a member, its comma, and the blanks before it."""
-    text, member, names = json_text.text, around.members[name], list(around.members)
-    start, end = len(text[: member.start].rstrip()), member.end
-    if name != names[-1] or around.comma:
-        end = json_text.uncommented.index(",", end) + 1
-    elif len(names) > 1:
-        # The comma before the last one goes with it.
-        comma = json_text.uncommented.index(",", around.members[names[-2]].end)
-        return text[:comma] + text[comma + 1 : start] + text[end:]
-    return text[:start] + text[end:]
+def _cut(known: _Json, start: int, name: str) -> str:
+    """Return the text without a member of the object at this place, its comma, and the blanks
+    before it."""
+    members, text = known.members(start), known.text
+    member = members[name]
+    begin, after = len(text[: member.start].rstrip()), _skip_space(known.uncommented, member.end)
+    if known.uncommented[after] == ",":
+        return text[:begin] + text[after + 1 :]
+    if len(members) > 1:
+        # It is the last: the comma before it goes with it.
+        comma = known.uncommented.rindex(",", 0, member.start)
+        return text[:comma] + text[comma + 1 : begin] + text[member.end :]
+    return text[:begin] + text[member.end :]
 
 
 # --- TOML ------------------------------------------------------------------------------------
@@ -189,12 +154,8 @@ def _cut(json_text: _Json, around: _Object, name: str) -> str:
 
 def add_to_toml(text: str, section: str, name: str, entry: Mapping[str, object]) -> str:
     rest = remove_from_toml(text, section, name)
-    lines = [
-        f"[{section}.{name}]",
-        *(f"{key} = {json.dumps(value)}" for key, value in entry.items()),
-    ]
-    added = f"{rest.rstrip()}\n\n" if rest.strip() else ""
-    added += "\n".join(lines) + "\n"
+    lines = [f"[{section}.{name}]", *(f"{key} = {json.dumps(entry[key])}" for key in entry), ""]
+    added = (f"{rest.rstrip()}\n\n" if rest.strip() else "") + "\n".join(lines)
     before = _toml(text)
     wanted = {**before, section: {**_section(before, section), name: entry}}
     if _toml(added) != wanted:
@@ -231,5 +192,7 @@ def _toml(text: str) -> dict[str, object]:
 
 
 def _section(document: Mapping[str, object], name: str) -> dict[str, object]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    found = document.get(name, {})
+    if not isinstance(found, dict):
+        raise _UNREADABLE
+    return found

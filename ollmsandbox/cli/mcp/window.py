@@ -15,8 +15,6 @@ from ...permission.bus import INTERFACE, NAMES, PATH, request_to_json
 from ...permission.request import Answer, PermissionRequest, Unanswered
 from ..agent.events import JsonPrinter
 
-# Bytes of a command's output that are sent at once; what comes faster is left out.
-_MOST_OUTPUT = 1 << 16
 # What the bus answers in place of a window that has gone.
 _WITHOUT_WINDOW = tuple(
     f"org.freedesktop.DBus.Error.{name}" for name in ("ServiceUnknown", "NameHasNoOwner", "NoReply")
@@ -97,7 +95,8 @@ class WindowLink:
             case CommandOutput(call_id, _, data):
                 kept = self._output.setdefault(call_id, bytearray())
                 kept += data
-                del kept[:-_MOST_OUTPUT]
+                # What comes faster than it is sent is left out.
+                del kept[: -(1 << 16)]
                 self._send_output()
             case CallBegan() | CommandStarted() | FilesChanged():
                 document = self._events.document(event)

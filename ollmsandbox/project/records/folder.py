@@ -6,16 +6,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from ...database.tables import FoundLink
 from ...files.ignore import GENERATED, IgnoredPaths
 from ...paths import is_inside
-from ..projects import ProjectManager, escape_like
+from ..projects import ProjectManager
 from ..recorder import linked_roots
 from ..roots import may_be_root
-from .file_records import Scanner
+from .file_records import FoundFiles, found_files, scan_project
 
 
 @dataclass(frozen=True)
@@ -42,60 +42,54 @@ class Folder:
 
     def linked_folders(self) -> list[LinkedFolder]:
         """Return the folders outside that links led to in the last scan, if not approved."""
-        project = self.manager.find_project(self.path)
-        if project is None:
-            return []
         roots = self.build_roots()
         found: dict[str, list[str]] = {}
-        with self.manager.store.translated_errors():
-            links = FoundLink.select().where(FoundLink.project == project.id)
-            for link in links.order_by(FoundLink.target, FoundLink.path):
-                if not is_inside(link.target, *roots):
-                    found.setdefault(link.target, []).append(link.path)
+        for link, target in self._found.links:
+            if not is_inside(target, *roots):
+                found.setdefault(target, []).append(link)
         return [
-            LinkedFolder(target, tuple(paths), may_be_root(self.manager.paths, self.path, target))
-            for target, paths in found.items()
+            LinkedFolder(
+                target, tuple(sorted(paths)), may_be_root(self.manager.paths, self.path, target)
+            )
+            for target, paths in sorted(found.items())
         ]
 
     async def scan(self) -> None:
-        """Update the records in a thread, which stops if this is cancelled."""
+        """Look through the project in a thread, which stops if this is cancelled."""
         is_over = threading.Event()
         try:
-            await asyncio.to_thread(Scanner(self.manager, self.path, is_over.is_set).run)
+            await asyncio.to_thread(self._scan, is_over.is_set)
         finally:
             is_over.set()
+
+    def _scan(self, is_stopped: Callable[[], bool]) -> None:
+        try:
+            scan_project(self.manager, self.path, is_stopped)
+        finally:
+            # Close this thread's connection: the thread may never need it again.
+            self.manager.store.close()
+
+    @property
+    def _found(self) -> FoundFiles:
+        return found_files(self.manager.paths.scan_cache(self.path))
 
     def find_files(self, text: str, most: int = 50) -> list[str]:
         """Return files of the project, as paths in it, whose paths contain a text in any case.
 
-        Those with a name that begins with it come first, then the shorter ones. They are read from
-        the records, without what git ignores and what is made from other files: with 100,000 files,
-        that takes 0.1 s, so call it in a thread.
+        Those with a name that begins with it come first, then the shorter ones. They are those of
+        the last scan and of runs since, without what git ignores and what is made from other files:
+        with 100,000 files, that takes 0.2 s, so call it in a thread.
         """
-        ignored = IgnoredPaths(self.path, GENERATED)
-        project = self.manager.find_project(self.path)
-        top = os.fsencode(self.path).rstrip(b"/") + b"/"
-        plain = escape_like(text)
-        with self.manager.store.translated_errors():
-            rows = self.manager.store.connection.execute(
-                "SELECT inner FROM (SELECT substr(path, :start) AS inner,"
-                " CAST(substr(path, :start) AS TEXT) AS shown"
-                " FROM filerecord WHERE project_id = :project AND NOT is_deleted"
-                " AND path > :first AND path < :last) WHERE shown LIKE :anywhere ESCAPE '!'"
-                " ORDER BY shown NOT LIKE :name ESCAPE '!' AND shown NOT LIKE :inside ESCAPE '!',"
-                " length(inner), inner LIMIT :looked_at",
-                {
-                    "project": project.id if project else 0,
-                    "start": len(top) + 1,
-                    "first": top,
-                    "last": top[:-1] + b"0",
-                    "anywhere": f"%{plain}%",
-                    "name": f"{plain}%",
-                    "inside": f"%/{plain}%",
-                    # Ignored ones are left out below. To sort all files takes a third longer.
-                    "looked_at": most * 100,
-                },
-            )
-            paths = (os.fsdecode(inner) for (inner,) in rows)
-            wanted = (path for path in paths if not ignored.covers(path, is_folder=False))
-            return list(islice(wanted, most))
+        project, top = self.manager.find_project(self.path), f"{self.path.rstrip('/')}/"
+        known = set(self._found.files)
+        for path, is_deleted in self.manager.recorded_files(project) if project else ():
+            if path.startswith(top):
+                (known.discard if is_deleted else known.add)(path.removeprefix(top))
+        wanted, ignored = text.lower(), IgnoredPaths(self.path, GENERATED)
+        ranked = [
+            (f"/{wanted}" not in f"/{lower}", len(path), path)
+            for path in known
+            if wanted in (lower := path.lower())
+        ]
+        found = (path for _, _, path in sorted(ranked))
+        return list(islice((p for p in found if not ignored.covers(p, is_folder=False)), most))

@@ -3,6 +3,7 @@
 
 Whoever wrote the project wrote them: links that lead out of the project are not followed, and
 nothing but a regular file is opened. They are read as commands see them, with pending changes.
+Without a sandbox, commands can read everything anyway.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from dataclasses import dataclass
 
 from ... import N_
 from ...errors import OllmSandboxError
-from ...files.dirfd import open_regular_file
-from ...paths import is_inside
 from ...project.layer import PendingLayer
 from ...text.ansi import harmless
 from ..context import ToolContext
@@ -77,8 +76,6 @@ async def read_notes(context: ToolContext, folders: Sequence[str]) -> list[Proje
     if not await asyncio.to_thread(_may_have_some, context, project, folders):
         return []
     executor = await asyncio.to_thread(context.executor)
-    if not executor.is_recorded:
-        return await asyncio.to_thread(lambda: list(_read_without_sandbox(project, folders)))
     file = SandboxedFile(context, executor, context.spec(project), ".")
     limit = len(folders) * (MOST_BYTES + 100) + 100
     reply = await file.read(_SCRIPT, [str(MOST_BYTES), *folders], limit)
@@ -103,31 +100,6 @@ def _parse(folders: Sequence[str], data: bytes) -> Iterator[ProjectNote]:
         if note is not None:
             yield note
         data = rest[count:]
-
-
-def _read_without_sandbox(project: str, folders: Sequence[str]) -> Iterator[ProjectNote]:
-    for folder in folders:
-        for name in NOTE_FILES:
-            found = _read_inside(project, os.path.realpath(f"{project}/{folder}/{name}"))
-            if found is not None:
-                note = _note(folder, name, *found)
-                if note is not None:
-                    yield note
-                break
-
-
-def _read_inside(project: str, path: str) -> tuple[bytes, int] | None:
-    try:
-        if not is_inside(path, project):
-            return None
-        # Another program may put a link there just now.
-        with open_regular_file(path) as file:
-            place = os.readlink(f"/proc/self/fd/{file.fileno()}")
-            if not is_inside(place, project):
-                return None
-            return file.read(MOST_BYTES), os.fstat(file.fileno()).st_size
-    except OSError:
-        return None
 
 
 def _note(folder: str, name: str, data: bytes, size: int) -> ProjectNote | None:

@@ -28,8 +28,6 @@ _CODE = ("code", "kbd", "samp")
 # a limit, a page of both would take quadratic time.
 _DEEPEST = 512
 _CHUNK = 1 << 14
-# The text must not grow much larger than the page.
-_DEEPEST_INDENT = 10
 _SPACES = re.compile(r"[ \t\r\n\f\u00a0]+")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 
@@ -173,7 +171,8 @@ class _Renderer:
         if self._lists and (number := self._lists[-1]) is not None:
             mark = f"{number}. "
             self._lists[-1] = number + 1
-        depth = min(max(0, len(self._lists) - 1), _DEEPEST_INDENT)
+        # The text must not grow much larger than the page.
+        depth = min(max(0, len(self._lists) - 1), 10)
         self._parts.append("  " * depth + mark)
 
     def _add(self, text: str) -> None:

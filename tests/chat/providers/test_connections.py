@@ -28,7 +28,7 @@ from ollmsandbox.chat.providers.base import (
 )
 from ollmsandbox.chat.providers.connections import ConnectionStore
 from ollmsandbox.chat.providers.connections_file import TOUR, Connection, ServerKind
-from ollmsandbox.chat.providers.discover import FoundServer, KnownServer, find_servers
+from ollmsandbox.chat.providers.discover import FoundServer, find_servers
 from ollmsandbox.chat.providers.keys import KeyStorage
 from ollmsandbox.chat.providers.tour import NAME
 from ollmsandbox.files.locks import locked
@@ -417,12 +417,7 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
         Replay({"/v1/models": listed}) as two,
         Replay({"*": document([])}) as web,
     ):
-        ports = [
-            KnownServer(one.port, "A"),
-            KnownServer(two.port, "B"),
-            KnownServer(web.port, "C"),
-            KnownServer(1, "D"),
-        ]
+        ports = {one.port: "A", two.port: "B", web.port: "C", 1: "D"}
         found = loop.run(find_servers(ports, patience=20))
     assert found == [
         FoundServer("A", ServerKind.OLLAMA, one.address, (ModelInfo("qwen3:8b"),)),
@@ -432,7 +427,7 @@ def test_servers_are_found_at_the_ports_named_and_nowhere_else() -> None:
 
 def test_a_server_that_stalls_is_skipped() -> None:
     with Replay({"*": stream([b"{", Stall()])}) as stuck:
-        assert loop.run(find_servers([KnownServer(stuck.port, "A")], patience=0.3)) == []
+        assert loop.run(find_servers({stuck.port: "A"}, patience=0.3)) == []
 
 
 @pytest.mark.parametrize("what", ["put", "remove"])

@@ -98,7 +98,7 @@ class Rules:
         self.person = person
         self.project = str(person.project)
         self.user = ScriptedUser([ALWAYS])
-        self.store = RuleStore(person.paths, at_rest=0)
+        self.store = RuleStore(person.paths)
         self.provider = Provider(self.user, self.store, VerdictRecorder())
         self.decide(command(ALLOWED, self.project))
         assert [rule.answer for rule in self.store.rules()] == [ALWAYS]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from support.folder import recorded, write
+from support.folder import found, write
 from support.person import Person
 from support.screen import Screen
 from support.timing import PATIENCE
@@ -15,7 +16,8 @@ from support.window import in_project, running_loop, wait_until
 from ollmsandbox.errors import ProjectError
 from ollmsandbox.files import ignore
 from ollmsandbox.project.projects import ProjectManager
-from ollmsandbox.project.records.file_records import Scanner
+from ollmsandbox.project.records import folder as folder_module
+from ollmsandbox.project.records.file_records import scan_project
 from ollmsandbox.project.records.folder import Folder
 from ollmsandbox.ui.window import project_scan
 from ollmsandbox.ui.window.project_scan import ProjectScan
@@ -43,7 +45,7 @@ def test_a_project_that_is_opened_in_the_window_is_scanned(screen: Screen, perso
     write(person.project, "a", "b/c")
     with in_project(person):
         manager = ProjectManager(person.paths)
-        wait_until(lambda: recorded(Folder(str(person.project), manager)) >= {"a", "b/c"})
+        wait_until(lambda: found(Folder(str(person.project), manager)) >= {"a", "b/c"})
         manager.close()
 
 
@@ -51,18 +53,18 @@ def test_it_runs_in_a_thread_of_its_own(
     folder: Folder, person: Person, scan: ProjectScan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
-    run = Scanner.run
+    run = scan_project
 
-    def running(self: Scanner) -> object:
+    def running(*given: Any) -> None:
         threads.append(threading.get_ident())
-        return run(self)
+        run(*given)
 
-    monkeypatch.setattr(Scanner, "run", running)
+    monkeypatch.setattr(folder_module, "scan_project", running)
     write(person.project, "a")
     scan.show_project(folder.path)
     # Another session of the same project.
     scan.show_project(folder.path)
-    wait_until(lambda: recorded(folder) == {"a"})
+    wait_until(lambda: found(folder) == {"a"})
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
 
@@ -77,21 +79,21 @@ def test_a_scan_ends_with_its_project_or_window(
     leave: object,
 ) -> None:
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    read, run = ignore.read_ignore_file, Scanner.run
+    read, run = ignore.read_ignore_file, scan_project
 
     def wait_and_read(file: str) -> ignore.IgnoreRules | None:
         began.set()
         go_on.wait(PATIENCE)
         return read(file)
 
-    def running(self: Scanner) -> object:
+    def running(*given: Any) -> None:
         try:
-            return run(self)
+            run(*given)
         finally:
             ended.set()
 
     monkeypatch.setattr(ignore, "read_ignore_file", wait_and_read)
-    monkeypatch.setattr(Scanner, "run", running)
+    monkeypatch.setattr(folder_module, "scan_project", running)
     write(person.project, ".gitignore", "a")
     scan.show_project(folder.path)
     wait_until(began.is_set)
@@ -100,7 +102,7 @@ def test_a_scan_ends_with_its_project_or_window(
     wait_until(lambda: scan.is_idle)
     go_on.set()
     wait_until(ended.is_set)
-    assert recorded(folder) == set()
+    assert found(folder) == set()
     assert not told
 
 
@@ -113,11 +115,11 @@ def test_an_error_is_reported_once(
     assert not told
     failures: list[str] = []
 
-    def fail(self: Scanner) -> object:
+    def fail(*_given: Any) -> None:
         failures.append("failed")
         raise ProjectError("It cannot be read.")
 
-    monkeypatch.setattr(Scanner, "run", fail)
+    monkeypatch.setattr(folder_module, "scan_project", fail)
     for _ in range(2):
         scan.show_project(folder.path)
         wait_until(lambda: scan.is_idle)

@@ -33,8 +33,7 @@ from .hooks import (
 )
 
 _LARGEST = 1 << 20
-# Git's own limit for nested includes; then limits that no real repository reaches.
-_INCLUDES = 10
+# Limits that no real repository reaches.
 _MOST = 500
 _MOST_TARGETS = 5_000
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(?:"(?:[^"\\]|\\.)*"\s*)?\]')
@@ -137,7 +136,8 @@ class GitTargets:
             if not is_git_folder(os.path.dirname(place.rstrip("/"))):
                 self._add(place, self._folders)
         for file in (*own_config(), f"{common}/config", f"{own}/config.worktree"):
-            self._add_config(file, worktree, common, _INCLUDES)
+            # Git's own limit for nested includes.
+            self._add_config(file, worktree, common, 10)
 
     @property
     def _has_targets(self) -> bool:
