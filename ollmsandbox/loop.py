@@ -73,8 +73,8 @@ async def in_stoppable_thread(name: str, function: Callable[[], T], stop: Callab
     """Return what a function returns that runs in a thread of its own.
 
     A cancellation calls `stop`. If that returns True, the cancellation takes effect when the
-    function has returned, or when there is another one. The program waits for the function at its
-    end.
+    function has returned; if it has failed, its error is raised instead. The program waits for the
+    function at its end.
     """
     import asyncio
 
@@ -82,8 +82,14 @@ async def in_stoppable_thread(name: str, function: Callable[[], T], stop: Callab
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        if stop():
-            await asyncio.wait({working})
+        if not stop():
+            raise
+        # However often it is cancelled: the function may still wait for this loop.
+        while not working.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({working})
+        if (error := working.exception()) is not None:
+            raise error from None
         raise
 
 

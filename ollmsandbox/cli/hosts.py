@@ -48,7 +48,7 @@ class HostAsker:
         how = f", through your proxy {escape_line(str(proxy))}" if proxy is not None else ""
         shown = text.format(host=escape_line(host), port=port, how=how, address=address)
         self._waiter.call(lambda: self._add(shown, answered))
-        # The command has ended, and so do we.
+        # A question that is open at the end of the command is in nobody's way.
         return lambda: None
 
     def _add(self, shown: str, answered: Callable[[bool], None]) -> None:
@@ -72,5 +72,6 @@ class HostAsker:
             if self._open:
                 self._ask()
 
-        os.write(self._keyboard, f"\r\n{shown}".encode())
+        with contextlib.suppress(OSError):  # as above
+            os.write(self._keyboard, f"\r\n{shown}".encode())
         self._waiter.add_reader(self._keyboard, read)

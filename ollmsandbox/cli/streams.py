@@ -11,12 +11,14 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
 from ..errors import OllmSandboxError
 
+# Seconds.
+_PATIENCE = 2.0
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 # Of a terminal's settings; the module has no name for it.
 _IUTF8 = 0x4000
@@ -48,6 +50,19 @@ class Writer:
             except OSError as error:
                 text = f"Cannot write the output: {error.strerror}."
                 raise OllmSandboxError(text) from error
+
+
+def briefly(write: Callable[[], object]) -> None:
+    """Call a function that writes to our streams, without waiting long for a reader that is slow or
+    gone."""
+
+    def work() -> None:
+        with contextlib.suppress(OSError, OllmSandboxError):
+            write()
+
+    writing = threading.Thread(target=work, daemon=True)
+    writing.start()
+    writing.join(_PATIENCE)
 
 
 @contextmanager

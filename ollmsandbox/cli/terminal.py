@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ..sandbox.terminal import CommandTerminal
 from ..text.terminal import TerminalFilter
-from .streams import Writer, speaks_utf8
+from .streams import Writer, briefly, speaks_utf8
 from .waiter import Waiter
 
 _KEYS = 4096
@@ -184,12 +184,12 @@ class TerminalLink:
                 break
         self.theirs.resize(size)
 
-    def give_back(self) -> Callable[[], None]:
+    def give_back(self, *, with_us: bool = False) -> Callable[[], None]:
         """Give the user's terminal back for a while, in which the command stands still; return the
-        function that takes it again."""
-        continue_job = self.theirs.suspend()
+        function that takes it again. `with_us`: we are about to be stopped."""
+        continue_job = self.theirs.suspend(with_us=with_us)
         if self._screen is not None:
-            self._screen.end()
+            briefly(self._screen.end)
         self._give_back()
         self._is_given_back = True
 
@@ -197,7 +197,7 @@ class TerminalLink:
             self._is_given_back = False
             self._take()
             if self._screen is not None and self._is_connected:
-                self._screen.go_on()
+                briefly(self._screen.go_on)
             continue_job()
 
         return take
@@ -207,7 +207,7 @@ class TerminalLink:
         if self._is_suspending or self._is_given_back:
             return
         self._is_suspending = True
-        take = self.give_back()
+        take = self.give_back(with_us=True)
         self._waiter.remove_signal_handler(signal.SIGTSTP)
         # As the terminal would have done it: with all that is in the user's pipeline.
         os.killpg(0, signal.SIGTSTP)

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
+# Seconds.
+_PATIENCE = 5.0
 T = TypeVar("T")
 Callback = Callable[[], object]
 
@@ -37,8 +39,9 @@ class Waiter:
         self._awake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.add_reader(self._awake, self._wake)
 
-    def wait_for(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, or raise what it raises."""
+    def wait_for(self, function: Callable[[], T], stop: Callback) -> T:
+        """Return what the function returns, or raise what it raises. If something fails here,
+        `stop` is called, and the function has a moment to end."""
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -49,10 +52,15 @@ class Waiter:
                 errors.append(error)
             self.call(lambda: None)
 
+        working = threading.Thread(target=work, daemon=True)
+        working.start()
         try:
-            threading.Thread(target=work, daemon=True).start()
             while not results and not errors:
                 self._turn()
+        except BaseException:
+            stop()
+            working.join(_PATIENCE)
+            raise
         finally:
             for number in list(self._handlers):
                 self.remove_signal_handler(number)

@@ -153,6 +153,9 @@ def _host_asker(ask_user: AskUser) -> AskHost:
             allowed = False
             try:
                 allowed = await ask_user(host, port, address)
+            except Exception as error:  # noqa: BLE001 - reported
+                # Nobody waits for this.
+                loop.call_exception_handler({"message": "a question failed", "exception": error})
             finally:
                 answered(allowed)
 

@@ -98,7 +98,8 @@ class Bubble:
         self._ports: CommandPorts | None = None
         # Whether the command has ended and its changes are being settled.
         self.is_settling = False
-        self._is_spent = self._is_stopped = False
+        self._is_spent = False
+        self._stopped = threading.Event()
         self._bwrap_pid = 0
         self._bwrap = self._block = -1
         # Held by a thread that kills or closes the pidfd of the first process.
@@ -163,7 +164,7 @@ class Bubble:
     def stop(self) -> bool:
         """Kill the command and everything it started, as soon as it has started; return whether
         that can still be done. Any thread may call this."""
-        self._is_stopped = True
+        self._stopped.set()
         if (running := self._running) is not None:
             running.stop(Stop.PERSON)
         return not self.is_settling
@@ -235,8 +236,13 @@ class Bubble:
             self._end()
 
     def _end(self) -> None:
-        if self.monitor is not None:
-            self.monitor.stop()
+        try:
+            if self.monitor is not None:
+                self.monitor.stop()
+        finally:
+            self._release_or_settle()
+
+    def _release_or_settle(self) -> None:
         if self._status.first >= 0:
             # A process that could write is still alive. The next start looks again.
             self.overlay.release()
@@ -257,7 +263,8 @@ class Bubble:
                         N_("Another program is changing the caches of this project."),
                         N_("Try again later."),
                     ) from None
-            time.sleep(0.05)
+            if self._stopped.wait(0.05):
+                raise SandboxError(Stop.PERSON.sentence)
 
     def _remove_untouched(self) -> bool:
         """Remove the overlay if the command wrote nothing; return whether that is so."""
@@ -316,17 +323,20 @@ class Bubble:
                 closing.callback(self._hosts.ssh.close)
                 self._hosts.ssh.open(self.overlay.run_id)
             stdout, stderr = self._start(argv, stdin, terminal, closing)
-            running = Running(
-                stdout=stdout,
-                stderr=stderr,
-                ended=self._bwrap,
-                kill=self._kill,
-                capture=self._spec.capture,
-                sinks=sinks,
+            closing.callback(self._status.close)
+            closing.callback(self._end_all)
+            running = closing.enter_context(
+                Running(
+                    stdout=stdout,
+                    stderr=stderr,
+                    ended=self._bwrap,
+                    kill=self._kill,
+                    capture=self._spec.capture,
+                    sinks=sinks,
+                )
             )
-            closing.callback(running.close)
             self._running = running
-            if self._is_stopped:
+            if self._stopped.is_set():
                 running.stop(Stop.PERSON)
             self.overlay.note_process(self._bwrap_pid)
             if self._hosts is not None:
@@ -342,13 +352,10 @@ class Bubble:
             if sinks.started is not None:
                 sinks.started(self._bwrap_pid)
             clock = time.monotonic if terminal is None else terminal.clock
-            try:
-                running.wait(
-                    lambda over: watch_limits(self.plan.limits, self._bwrap_pid, disk, over, clock)
-                )
-            finally:
-                self._end_all()
-                self._running = None
+            running.wait(
+                lambda over: watch_limits(self.plan.limits, self._bwrap_pid, disk, over, clock)
+            )
+            self._end_all()
             self._read_oom_kills()
             if self._status.kills and self._status.exit != 0:
                 running.note(Stop.MEMORY)
@@ -401,13 +408,14 @@ class Bubble:
         """Wait until bwrap has made the sandbox. With the network by host, make the sockets in its
         network namespace before the command starts."""
         try:
-            self._status.wait_for_start(_START_TIMEOUT)
+            self._status.wait_for_start(self._bwrap, _START_TIMEOUT)
             if not self._status.begun:
                 self._kill()
             elif self._hosts is not None and (namespace := self._find_namespace()) is not None:
                 self._hosts.make_sockets(namespace)
                 self._hosts.serve()
         except BaseException:
+            # First: it must not start now.
             self._kill()
             raise
         finally:
@@ -448,6 +456,7 @@ class Bubble:
 
     def _end_all(self) -> None:
         """Kill what the command left running, where bwrap itself is not the first process."""
+        self._running = None
         self._status.read()
         if self._status.first < 0:
             return

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .. import N_
 from ..errors import Sentence
@@ -121,7 +121,7 @@ class Sinks(Record):
 
 class Running:
     """A started command. `ended` is a descriptor that is readable once it has ended, and `kill`
-    kills it. Any thread may stop it."""
+    kills it. Any thread may stop it. At the end of its context it has ended in any case."""
 
     def __init__(
         self,
@@ -147,6 +147,15 @@ class Running:
             OutputReader(stderr, self._stderr, sinks.stderr, self._sink_failed),
         ]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if not wait_readable(self._ended, seconds=0):
+            self.stop(Stop.PERSON)
+            wait_readable(self._ended)
+        self.close()
+
     def stop(self, why: Stop) -> None:
         """Kill the command. The first reason is the one that is reported."""
         with self._stopping:
@@ -167,20 +176,23 @@ class Running:
         failures: list[BaseException] = []
 
         def work() -> None:
+            failure: BaseException | None = None
             try:
-                if (found := watch(over)) is not None:
-                    self.stop(found)
+                found = watch(over)
             except BaseException as error:  # noqa: BLE001 - raised below
                 # The command must not run without limits.
-                failures.append(error)
-                self.stop(Stop.PERSON)
+                found, failure = Stop.PERSON, error
+            # It may have ended by itself meanwhile.
+            if found is not None and not wait_readable(self._ended, seconds=0):
+                self.stop(found)
+                failures.extend([failure] if failure else [])
 
         watching = threading.Thread(target=work, daemon=True)
         watching.start()
         try:
             wait_readable(self._ended)
         except BaseException:
-            # Such as Ctrl+C.
+            # Such as Ctrl+C in a program that calls this in its main thread.
             self.stop(Stop.PERSON)
             wait_readable(self._ended)
             raise

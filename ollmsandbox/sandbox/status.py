@@ -49,6 +49,8 @@ class BwrapStatus:
     def read(self) -> bool:
         """Take in what was reported by now; return whether more can come."""
         with self._reading:
+            if self._descriptor < 0:
+                return False
             with contextlib.suppress(BlockingIOError):
                 data = os.read(self._descriptor, 1 << 16)
                 self._unread += data
@@ -59,18 +61,26 @@ class BwrapStatus:
                     self._note(json.loads(line))
             return self._is_open
 
-    def wait_for_start(self, seconds: float) -> None:
-        """Wait until bwrap has reported the command's first process, or an end; for `seconds` at
-        most."""
+    def wait_for_start(self, ended: int, seconds: float) -> None:
+        """Wait until bwrap has reported the command's first process, or an end, or until the
+        descriptor `ended` is readable; for `seconds` at most."""
         end = time.monotonic() + seconds
         while self.read() and not self.begun and time.monotonic() < end:
-            wait_readable(self._descriptor, seconds=_PAUSE)
+            if wait_readable(ended, seconds=0):
+                self.read()
+                return
+            wait_readable(self._descriptor, ended, seconds=_PAUSE)
 
     def read_all(self, seconds: float) -> None:
         """Read until nothing more can come, for `seconds` at most."""
         end = time.monotonic() + seconds
         while self.read() and (left := end - time.monotonic()) > 0:
             wait_readable(self._descriptor, seconds=left)
+
+    def close(self) -> None:
+        """Read no more: the number of the pipe may soon be that of another file."""
+        with self._reading:
+            self._descriptor = -1
 
     def _note(self, status: dict[str, object]) -> None:
         code, pid, error = (status.get(key) for key in ("exit-code", "child-pid", "error"))

@@ -90,14 +90,15 @@ class CommandTerminal:
         return True
 
     def _send_later(self) -> None:
-        poll = select.poll()
-        poll.register(self.master, select.POLLOUT)
         while True:
-            poll.poll(_PAUSE)
             with self._sending:
                 if self.master < 0 or self._send_now():
                     self._sender = None
                     return
+                poll = select.poll()
+                poll.register(self.master, select.POLLOUT)
+            if any(event & select.POLLHUP for _number, event in poll.poll(_PAUSE)):
+                time.sleep(_PAUSE / 1000)  # the command has closed the terminal, or not opened it
 
     def resize(self, size: tuple[int, int]) -> None:
         """Set the number of rows and columns."""
@@ -119,11 +120,14 @@ class CommandTerminal:
         is_key = settings[3] & termios.ISIG and key != b"\0"
         return key if is_key and _stops_nobody(self._group()) else b"no key"
 
-    def suspend(self) -> Callable[[], None]:
-        """Stop the job in the foreground, and the clock; return the function that continues
-        them."""
-        group = self._group()
-        self._suspended_at = began = time.monotonic()
+    def suspend(self, *, with_us: bool = False) -> Callable[[], None]:
+        """Stop the job in the foreground; return the function that continues it. The time until
+        then does not count. `with_us`: this program is about to be stopped, too. Otherwise the time
+        limit still ends a command that is never continued."""
+        group, began = self._group(), time.monotonic()
+        if with_us:
+            # Who watches the limit may be continued first.
+            self._suspended_at = began
         _signal_group(group, signal.SIGSTOP)
 
         def go_on() -> None:

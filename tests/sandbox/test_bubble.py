@@ -20,11 +20,15 @@ from pathlib import Path
 import pytest
 from support.bubble import by, each_way
 from support.person import Person
+from support.timing import wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.errors import ProjectError, SandboxError
+from ollmsandbox.project.recorder import Recorder
+from ollmsandbox.sandbox.overlay import Overlay
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
 from ollmsandbox.sandbox.process import Result, Sinks, Stop
+from ollmsandbox.sandbox.spec import RunSpec
 
 # --- how a command ends --------------------------------------------------------------------------
 
@@ -219,6 +223,70 @@ def test_a_sink_that_fails_ends_the_command_and_is_reported(person: Person) -> N
 
     with pytest.raises(OSError, match="nobody takes it"):
         loop.run(person.bubble().exec("echo begun; sleep 60", sinks=Sinks(stdout=full)))
+
+
+def test_a_command_that_cannot_be_followed_is_killed_before_its_changes_are_settled(
+    person: Person,
+) -> None:
+    seconds = "87653"
+
+    def started(_pid: int) -> None:
+        wait_for(lambda: (person.playground / "begun").exists())
+        raise RuntimeError("no card")
+
+    person.share_playground()
+    command = f"touch ~/playground/begun; exec sleep {seconds}"
+    with pytest.raises(RuntimeError, match="no card"):
+        person.bubble().run(command, sinks=Sinks(started=started))
+    assert subprocess.run(["pgrep", "-f", f"sleep {seconds}"], check=False).returncode == 1
+
+
+def test_a_flood_of_output_and_two_cancellations_end(person: Person) -> None:
+    """A reader that waits for the loop must not wait for ever."""
+
+    async def main() -> None:
+        flowing = asyncio.Event()
+
+        @loop.on_this_loop
+        async def shown(_data: bytes) -> None:
+            flowing.set()
+            await asyncio.sleep(0)
+
+        sinks = Sinks(shown, shown)
+        task = asyncio.ensure_future(person.bubble().exec("yes & yes >&2", sinks=sinks))
+        await flowing.wait()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0.001)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    for _ in range(5):
+        loop.run(main())
+    wait_for(lambda: "command" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_a_command_that_is_stopped_tells_why_its_changes_are_not_settled(person: Person) -> None:
+    class Full(Recorder):
+        def settle(self, overlay: Overlay) -> None:
+            raise SandboxError("The disk is full.")
+
+    async def main() -> None:
+        started = asyncio.Event()
+        this = asyncio.get_running_loop()
+        bubble = person.bubble(keeper=Full(RunSpec(str(person.project)), person.paths))
+
+        def noticed(_data: bytes) -> None:
+            this.call_soon_threadsafe(started.set)
+
+        command = bubble.exec("touch new; echo; sleep 1000", sinks=Sinks(noticed))
+        task = asyncio.ensure_future(command)
+        await started.wait()
+        task.cancel()
+        with pytest.raises(SandboxError, match="The disk is full"):
+            await task
+
+    loop.run(main())
 
 
 def test_a_command_whose_limits_cannot_be_looked_at_does_not_run_on(

@@ -22,6 +22,7 @@ from support.servers import registry
 from support.timing import wait_for
 
 from ollmsandbox import loop
+from ollmsandbox.errors import SandboxError
 from ollmsandbox.files import trees
 from ollmsandbox.files.locks import FileLock
 from ollmsandbox.paths import Paths
@@ -433,6 +434,15 @@ def test_a_command_waits_for_caches_without_blocking_the_loop(person: Person) ->
         return await running
 
     assert ok(loop.run(run_while_locked())) == "done\n"
+
+
+def test_a_command_that_waits_for_caches_can_be_stopped(person: Person) -> None:
+    ok(person.run("true"))
+    (caches,) = all_caches(person.paths)
+    bubble = person.bubble()
+    bubble.stop()
+    with FileLock(caches.folder / "lock"), pytest.raises(SandboxError, match="Stopped"):
+        bubble.run("echo done")
 
 
 def test_a_command_can_start_while_caches_are_being_cleared(

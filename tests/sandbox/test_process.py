@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from ollmsandbox.sandbox.process import read_stat, read_status, usage_below
+from ollmsandbox.sandbox.process import Running, Sinks, Stop, read_stat, read_status, usage_below
 
 pytestmark = pytest.mark.ordinary
 
@@ -39,3 +40,34 @@ def test_a_process_that_has_ended_has_no_numbers() -> None:
     assert read_status(process.pid, "PPid") == {}
     with pytest.raises(OSError):
         read_stat(process.pid)
+
+
+@pytest.mark.parametrize("late", [Stop.DISK, None])
+def test_a_command_that_ends_by_itself_has_exceeded_no_limit(late: Stop | None) -> None:
+    """Even if what watches the limits says so a moment later, or fails."""
+    ended, theirs = os.pipe()
+    nothing, writer = os.pipe()
+    os.close(writer)
+    killed: list[bool] = []
+
+    def watch(over: threading.Event) -> Stop:
+        over.wait()
+        if late is None:
+            raise OSError("it is gone")
+        return late
+
+    with Running(
+        stdout=nothing,
+        stderr=nothing,
+        ended=ended,
+        kill=lambda: killed.append(True),
+        capture=1,
+        sinks=Sinks(),
+    ) as running:
+        os.close(theirs)
+        running.wait(watch)
+        running.drain()
+    assert not killed
+    assert running.result(0).exit_code == 0
+    os.close(ended)
+    os.close(nothing)

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from ...errors import OllmSandboxError, SandboxError, WorkingDirError, in_words
 from ...paths import Paths, is_inside
 from ...sandbox.starter.client import shared_starter
 from ..arguments import FAILED, find_given_project
-from ..streams import Writer, give_up, print_notices, stdin_for
+from ..streams import Writer, briefly, give_up, print_notices, stdin_for
 from ..waiter import Waiter
 
 if TYPE_CHECKING:
@@ -103,18 +102,6 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _write_before_exit(stream: int, data: bytes) -> None:
-    """Write to one of our streams, without waiting long for a reader that is slow or gone."""
-
-    def write() -> None:
-        with contextlib.suppress(OSError):
-            os.write(stream, data)
-
-    writing = threading.Thread(target=write, daemon=True)
-    writing.start()
-    writing.join(_PATIENCE)
-
-
 class _Run:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
@@ -179,7 +166,8 @@ class _Run:
             try:
                 terminal = streams.link.theirs if streams.link is not None else None
                 result = self._waiter.wait_for(
-                    partial(run.run, command, sinks=sinks, stdin=stdin, terminal=terminal)
+                    partial(run.run, command, sinks=sinks, stdin=stdin, terminal=terminal),
+                    run.stop,
                 )
             except BrokenPipeError:
                 # Nobody reads the output any more: exit like a program that SIGPIPE kills.
@@ -232,7 +220,7 @@ class _Run:
                 streams.abandon()
                 if is_unsettled:
                     left = f"ollmsandbox: {_LEFT[self._given.apply]}\n"
-                    _write_before_exit(2, left.encode())
+                    briefly(partial(os.write, 2, left.encode()))
             finally:
                 os._exit(128 + self._signal)
 
@@ -376,7 +364,7 @@ class _Streams:
         if self.link is not None:
             self.link.disconnect()
         for number, screen in self._screens.items():
-            _write_before_exit(number, screen.filter.reset())
+            briefly(partial(os.write, number, screen.filter.reset()))
 
     def close(self) -> None:
         if self.link is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -131,6 +132,9 @@ class CommandPorts:
     _find_namespace: Callable[[], NetworkNamespace | None]
     _our_places: Callable[[], set[tuple[str, int]]]
     _published: dict[int, PublishedPort] = field(default_factory=dict)
+    # Held while ports are published or closed, which different threads do.
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+    _is_closed: bool = False
 
     @property
     def published(self) -> list[PublishedPort]:
@@ -157,17 +161,20 @@ class CommandPorts:
 
     def publish(self, port: int) -> PublishedPort:
         """Publish a port of the running command, unless it is published already."""
-        namespace = self._find_namespace()
-        if namespace is None:
-            raise SandboxError(N_("The command has ended."))
-        if port not in self._published:
-            self._published[port] = PublishedPort(port)
-            self._published[port].serve(namespace)
-        return self._published[port]
+        with self._changing:
+            namespace = self._find_namespace()
+            if namespace is None or self._is_closed:
+                raise SandboxError(N_("The command has ended."))
+            if port not in self._published:
+                self._published[port] = PublishedPort(port)
+                self._published[port].serve(namespace)
+            return self._published[port]
 
     def close(self) -> None:
-        for one in self.published:
-            one.close()
+        with self._changing:
+            self._is_closed = True
+            for one in self.published:
+                one.close()
 
 
 def _listen(port: int) -> list[socket.socket]:

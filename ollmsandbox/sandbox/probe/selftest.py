@@ -58,7 +58,6 @@ def selftest(capabilities: Capabilities, environ: Mapping[str, str]) -> list[Fin
         try:
             return run(_selftest(project, capabilities, given))
         finally:
-            # After the loop, which still uses them when the command has ended.
             remove_caches(paths, project)
 
 

@@ -143,18 +143,18 @@ class RootfsSandbox:
                 capture=1 << 16,
                 sinks=Sinks(sink, sink),
             )
-            closing.callback(running.close)
             disk = DiskWatch(plan.limits, [str(self.folder)] if watched else [])
 
             def work() -> None:
-                running.wait(lambda over: watch_limits(plan.limits, started.pid, disk, over))
-                running.drain(seconds=5.0)
+                with running:
+                    running.wait(lambda over: watch_limits(plan.limits, started.pid, disk, over))
+                    running.drain(seconds=5.0)
 
             def stop() -> bool:
                 running.stop(Stop.PERSON)
                 return True
 
-            await in_stoppable_thread(argv[0], work, stop)
+            await in_stoppable_thread("Alpine", work, stop)
             status.read()
         return _result(running, status)
 

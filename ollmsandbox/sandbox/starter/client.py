@@ -111,20 +111,21 @@ class Starter:
         order_file = memory_file("order", order.packed())
         rights = array.array("i", [order_file, *descriptors])
         room = socket.CMSG_LEN(rights.itemsize)
-        try:
-            names = " ".join(order.namespaces).encode() or b" "
-            with self._asking:
-                try:
-                    self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-                except OSError as error:
-                    raise self._lost(_NotSentError) from error
+        names = " ".join(order.namespaces).encode() or b" "
+        # Until it is closed, if it is lost: no other thread may get the answer to this.
+        with self._asking:
+            try:
+                self._socket.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            except OSError as error:
+                raise self._lost(_NotSentError) from error
+            finally:
+                os.close(order_file)
+            try:
                 text, ancillary, _flags, _address = self._socket.recvmsg(64, room, _CLOEXEC)
-        except OSError as error:
-            raise self._lost() from error
-        finally:
-            os.close(order_file)
-        if not text or not ancillary:
-            raise self._lost()
+            except OSError as error:
+                raise self._lost() from error
+            if not text or not ancillary:
+                raise self._lost()
         pidfd = array.array("i")
         pidfd.frombytes(ancillary[0][2])
         return StartedProcess(int(text), pidfd[0])

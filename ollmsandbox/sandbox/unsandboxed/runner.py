@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -138,7 +137,7 @@ class UnsandboxedRunner:
         disk = DiskWatch(limits, shared=[self.project], unlock=False)
 
         def work() -> None:
-            with contextlib.closing(running):
+            with running:
                 if sinks.started is not None:
                     sinks.started(process.pid)
                 running.wait(lambda ended: watch_limits(limits, process.pid, disk, ended))

@@ -176,3 +176,16 @@ for answer, is_reached in (("y", True), ("n", False)):
     assert screen.count(question) == 1, screen
 """,
     )
+
+
+def test_a_question_that_nobody_answers_stops_no_clock(tmp_path: Path) -> None:
+    in_world(
+        tmp_path,
+        """
+tries = "exec 3<>/dev/tcp/allowed.example/80"
+command = f"setsid sh -c 'while sleep 0.1; do :; done' & {tries}; cat <&3"
+screen = at_terminal(["run", "--timeout", "2", "--network", "-c", command], "nothing", "")
+assert "Allow it? [y/N] " in screen, screen
+assert "Exceeded the time limit" in screen, screen
+""",
+    )
