@@ -9,7 +9,7 @@ import fcntl
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 # Called in a thread. It may block, which makes the command wait.
 Sink = Callable[[bytes], None]
@@ -62,32 +62,70 @@ class Capture:
         return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
 
-class OutputReader:
-    """Reads a stream in a thread until the last writer has closed it.
+class Stream:
+    """One stream of a command, with what receives it."""
 
-    While the sink is busy nothing is read, so the writer blocks as with any pipe.
-    """
-
-    def __init__(
-        self, descriptor: int, capture: Capture, sink: Sink | None, failed: Callable[[], None]
-    ) -> None:
-        """`failed` is called if the sink fails; `close` then raises its error."""
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, capture: Capture, sink: Sink | None) -> None:
+        self.descriptor = descriptor
         self._capture = capture
         self._sink = sink
+        self._is_terminal = os.isatty(descriptor)
+        self._view = memoryview(bytearray(_SMALL))
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> bool:
+        """Pass on what there is; return whether more can come."""
+        view = self._view
+        try:
+            size = os.readv(self.descriptor, [view])
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            # A terminal reports this when its other side is closed.
+            if error.errno != errno.EIO:
+                raise
+            return False
+        if size == 0:
+            return False
+        if self._is_terminal:
+            # It gives 4 KiB at a time. With a call of the sink for each, output takes twice the
+            # time.
+            with contextlib.suppress(OSError):
+                while size < len(view) and (more := os.readv(self.descriptor, [view[size:]])):
+                    size += more
+        self._capture.feed(view[:size])
+        if self._sink is not None:
+            self._sink(bytes(view[:size]))
+        if size == _SMALL == len(view):
+            # Much output: a larger pipe needs fewer turns. The kernel may refuse.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, _LARGE)
+            self._view = memoryview(bytearray(_LARGE))
+        return True
+
+
+class OutputReader:
+    """Reads streams in a thread until the last writer of each has closed it.
+
+    While a sink is busy nothing is read, so the writer blocks as with any pipe. What has come
+    through two streams meanwhile is passed on in their order.
+    """
+
+    def __init__(self, streams: Sequence[Stream], failed: Callable[[], None]) -> None:
+        """`failed` is called if a sink fails; `close` then raises its error."""
         self._error: BaseException | None = None
         self._is_closed = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        # Not kept: `failed` leads to the run, which holds locks until nothing refers to it.
-        self._thread = threading.Thread(target=self._work, args=(failed,), daemon=True)
+        # Not kept: they lead to the run, which holds locks until nothing refers to it.
+        self._thread = threading.Thread(target=self._work, args=(streams, failed), daemon=True)
         self._thread.start()
 
     def join(self, seconds: float | None) -> None:
-        """Wait for the end of the stream, `seconds` at most."""
+        """Wait for the end of the streams, `seconds` at most."""
         self._thread.join(seconds)
 
     def close(self) -> None:
-        """Read no more, and wait for the sink."""
+        """Read no more, and wait for the sinks."""
         if not self._is_closed:
             self._is_closed = True
             os.eventfd_write(self._wake, 1)
@@ -96,44 +134,25 @@ class OutputReader:
         if self._error is not None:
             raise self._error
 
-    def _work(self, failed: Callable[[], None]) -> None:
+    def _work(self, streams: Sequence[Stream], failed: Callable[[], None]) -> None:
         try:
-            self._read()
+            self._read(streams)
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self._error = error
             failed()
 
-    def _read(self) -> None:
-        os.set_blocking(self._descriptor, False)
-        view = memoryview(bytearray(_SMALL))
-        is_terminal = os.isatty(self._descriptor)
-        while not self._is_closed:
-            try:
-                size = os.readv(self._descriptor, [view])
-            except BlockingIOError:
-                wait_readable(self._descriptor, self._wake)
-                continue
-            except OSError as error:
-                # A terminal reports this when its other side is closed.
-                if error.errno != errno.EIO:
-                    raise
-                return
-            if size == 0:
-                return
-            if is_terminal:
-                # It gives 4 KiB at a time. With a call of the sink for each, output takes twice as
-                # long.
-                with contextlib.suppress(OSError):
-                    while size < len(view) and (more := os.readv(self._descriptor, [view[size:]])):
-                        size += more
-            self._capture.feed(view[:size])
-            if self._sink is not None:
-                self._sink(bytes(view[:size]))
-            if size == _SMALL == len(view):
-                # Much output: a larger pipe needs fewer turns. The kernel may refuse.
-                with contextlib.suppress(OSError):
-                    fcntl.fcntl(self._descriptor, _F_SETPIPE_SZ, _LARGE)
-                view = memoryview(bytearray(_LARGE))
+    def _read(self, streams: Sequence[Stream]) -> None:
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        left = {stream.descriptor: stream for stream in streams}
+        for descriptor in left:
+            poll.register(descriptor, select.POLLIN)
+        while left and not self._is_closed:
+            ready = {descriptor for descriptor, _events in poll.poll()}
+            for descriptor in list(left):
+                if descriptor in ready and not left[descriptor].read():
+                    poll.unregister(descriptor)
+                    del left[descriptor]
 
 
 def wait_readable(*descriptors: int, seconds: float | None = None) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from .. import N_
 from ..errors import Sentence
 from ..record import Record
-from .output import Capture, OutputReader, Sink, wait_readable
+from .output import Capture, OutputReader, Sink, Stream, wait_readable
 
 if TYPE_CHECKING:
     from .network.hosts import HostUse
@@ -142,10 +142,11 @@ class Running:
         self._started = time.monotonic()
         self._stdout = Capture(capture, capture)
         self._stderr = Capture(capture, capture)
-        self._readers = [
-            OutputReader(stdout, self._stdout, sinks.stdout, self._sink_failed),
-            OutputReader(stderr, self._stderr, sinks.stderr, self._sink_failed),
+        streams = [
+            Stream(stdout, self._stdout, sinks.stdout),
+            Stream(stderr, self._stderr, sinks.stderr),
         ]
+        self._reader = OutputReader(streams, self._sink_failed)
 
     def __enter__(self) -> Self:
         return self
@@ -205,8 +206,7 @@ class Running:
     def drain(self, seconds: float | None = None) -> None:
         """Wait for the end of the streams, `seconds` at most: a process that outlived the
         command may still have them open."""
-        for reader in self._readers:
-            reader.join(seconds)
+        self._reader.join(seconds)
         self.close()
         if self._report_end is not None:
             self._report_end()
@@ -214,9 +214,7 @@ class Running:
     def close(self) -> None:
         with self._stopping:
             self._is_open = False
-        with contextlib.ExitStack() as closing:
-            for reader in self._readers:
-                closing.callback(reader.close)
+        self._reader.close()
 
     def _sink_failed(self) -> None:
         # The output cannot be shown any more.

@@ -47,6 +47,7 @@ def test_a_command_that_ends_by_itself_has_exceeded_no_limit(late: Stop | None) 
     """Even if what watches the limits says so a moment later, or fails."""
     ended, theirs = os.pipe()
     nothing, writer = os.pipe()
+    other = os.dup(nothing)
     os.close(writer)
     killed: list[bool] = []
 
@@ -58,7 +59,7 @@ def test_a_command_that_ends_by_itself_has_exceeded_no_limit(late: Stop | None) 
 
     with Running(
         stdout=nothing,
-        stderr=nothing,
+        stderr=other,
         ended=ended,
         kill=lambda: killed.append(True),
         capture=1,
@@ -69,5 +70,5 @@ def test_a_command_that_ends_by_itself_has_exceeded_no_limit(late: Stop | None) 
         running.drain()
     assert not killed
     assert running.result(0).exit_code == 0
-    os.close(ended)
-    os.close(nothing)
+    for descriptor in (ended, nothing, other):
+        os.close(descriptor)
