@@ -142,11 +142,12 @@ class Running:
         self._started = time.monotonic()
         self._stdout = Capture(capture, capture)
         self._stderr = Capture(capture, capture)
-        streams = [
+        self._streams = [
             Stream(stdout, self._stdout, sinks.stdout),
             Stream(stderr, self._stderr, sinks.stderr),
         ]
-        self._reader = OutputReader(streams, self._sink_failed)
+        # Not before `wait`: nothing is shown before the caller knows of this.
+        self._reader: OutputReader | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -171,8 +172,9 @@ class Running:
             self._stop = why
 
     def wait(self, watch: Callable[[threading.Event], Stop | None]) -> None:
-        """Wait for the end of the process. `watch` runs in a thread; it returns a limit that is
-        exceeded, or None once its event is set."""
+        """Read the output, and wait for the end of the process. `watch` runs in a thread; it
+        returns a limit that is exceeded, or None once its event is set."""
+        self._reader = OutputReader(self._streams, self._sink_failed)
         over = threading.Event()
         failures: list[BaseException] = []
 
@@ -206,7 +208,8 @@ class Running:
     def drain(self, seconds: float | None = None) -> None:
         """Wait for the end of the streams, `seconds` at most: a process that outlived the
         command may still have them open."""
-        self._reader.join(seconds)
+        if self._reader is not None:
+            self._reader.join(seconds)
         self.close()
         if self._report_end is not None:
             self._report_end()
@@ -214,7 +217,8 @@ class Running:
     def close(self) -> None:
         with self._stopping:
             self._is_open = False
-        self._reader.close()
+        if self._reader is not None:
+            self._reader.close()
 
     def _sink_failed(self) -> None:
         # The output cannot be shown any more.

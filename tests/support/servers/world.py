@@ -361,10 +361,13 @@ def run(
     def ask(
         host: str, port: int, address: str, answered: Callable[[bool], None]
     ) -> Callable[[], None]:
-        assert answer is not None
         asked.append((host, port, address))
-        given = answer(host, port, address)
-        timer = threading.Timer(wait, answered, [given])
+
+        def late() -> None:
+            assert answer is not None
+            answered(answer(host, port, address))
+
+        timer = threading.Timer(wait, late)
         timer.start()
         return timer.cancel
 
