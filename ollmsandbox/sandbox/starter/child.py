@@ -9,7 +9,6 @@ import fcntl
 import os
 import resource
 import struct
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _PR_SET_PDEATHSIG = 1
 MOST_DESCRIPTORS = 16
 _INT = struct.calcsize("i")
 # Seconds. A process that ends together with the command may need a moment.
-_PATIENCE, _PAUSE = 0.1, 0.01
+_PATIENCE = 0.1
 # The user's own programs come first.
 _NICE = 10
 # What multiplies faster than it is counted must not keep a run from ending.
@@ -116,7 +115,9 @@ def run(
         os.nice(_NICE)
         step = f"start {os.fsdecode(order['argv'][0])}"
         errors = keep_only(given)
-        if "pid" in namespaces and (bwrap := os.fork()):
+        if "pid" in namespaces:
+            # Not a fork, which would copy the tables of this process's memory.
+            bwrap = os.posix_spawn(order["argv"][0], order["argv"], {})
             os.closerange(0, errors)
             report_left_running(bwrap, errors)
             os._exit(0)
@@ -131,12 +132,21 @@ def report_left_running(bwrap: int, status: int) -> None:
     """Wait for bwrap, and report how many processes the command left. They die with this one."""
     while os.wait()[0] != bwrap:
         continue
-    end = time.monotonic() + _PATIENCE
-    while (left := count_left_running()) and time.monotonic() < end:
-        time.sleep(_PAUSE)
-    if left:
+    signal.signal(signal.SIGALRM, give_up_waiting)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        return
+    except TimeoutError:
         # For BwrapStatus, among bwrap's own reports.
-        os.write(status, b'{"left-running": %d}\n' % left)
+        if left := count_left_running():
+            os.write(status, b'{"left-running": %d}\n' % left)
+
+
+def give_up_waiting(_number: int, _frame: object) -> NoReturn:
+    raise TimeoutError
 
 
 def count_left_running() -> int:
