@@ -20,6 +20,24 @@ THIS_PROJECT = (
 )
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Finds the terminal's width without importing shutil, which argparse would do each time."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            width = os.get_terminal_size(1).columns
+        except OSError:
+            width = 80
+        columns = os.environ.get("COLUMNS", "")
+        if columns.isdecimal() and 0 < int(columns[:5]) < 10000:
+            width = int(columns)
+        super().__init__(prog, width=width - 2)
+
+
+class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Keeps the line breaks of the description and the epilog."""
+
+
 def parse_count(text: str) -> int:
     # Cut off first: Python reads no number of many thousand digits.
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:20]) < 1_000_000_000:
@@ -210,7 +228,7 @@ def add_agent_program_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sandbox_options(parser: argparse.ArgumentParser, timeout: str) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
     parser.add_argument(
         "--project",
@@ -513,7 +531,7 @@ examples:
 
 def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _AGENT_HELP, _AGENT_NOTES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
     parser.add_argument(
         "text", nargs="?", type=valid_unicode, metavar="TEXT", help="what the model should do"
@@ -592,7 +610,7 @@ examples:
 
 def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _MCP_HELP, _MCP_NOTES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = RawHelpFormatter
     parser.allow_abbrev = False
     parser.add_argument("--project", metavar="DIR", help=THIS_PROJECT)
     _add_tool_options(parser, "--apply")
@@ -605,6 +623,7 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
         add("install", "add the tools of the sandbox to an agent's settings"),
         add("uninstall", "remove them from an agent's settings"),
     ):
+        action.formatter_class = HelpFormatter
         action.add_argument("client", metavar="CLIENT", help="the agent, such as claude or codex")
         where = action.add_mutually_exclusive_group()
         where.add_argument(

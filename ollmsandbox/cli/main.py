@@ -19,7 +19,7 @@ from .. import __version__
 from ..errors import OllmSandboxError, in_words
 from ..record import Record
 from . import arguments as arguments_of
-from .arguments import AGENTS, FAILED
+from .arguments import AGENTS, FAILED, HelpFormatter
 from .streams import give_up, open_streams, print_notices
 
 
@@ -147,6 +147,7 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
         prog="ollmsandbox",
         description="Let an agent run commands on a real project without fear.",
         allow_abbrev=False,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"OLLM Sandbox {__version__}")
     # Without `prog`, argparse would format a usage message first.
@@ -158,6 +159,7 @@ def make_parser(chosen: str = "", *, whole: bool = False) -> argparse.ArgumentPa
                 command.name,
                 help=command.help,
                 description=f"{command.help[0].upper()}{command.help[1:]}.",
+                formatter_class=HelpFormatter,
             )
             if whole or command.name == chosen:
                 getattr(arguments_of, f"add_{command.arguments or command.name}_arguments")(added)
