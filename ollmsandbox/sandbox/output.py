@@ -62,7 +62,7 @@ class Capture:
         return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
 
-class Stream:
+class OutputStream:
     """One stream of a command, with what receives it."""
 
     def __init__(self, descriptor: int, capture: Capture, sink: Sink | None) -> None:
@@ -111,7 +111,7 @@ class OutputReader:
     through two streams meanwhile is passed on in their order.
     """
 
-    def __init__(self, streams: Sequence[Stream], failed: Callable[[], None]) -> None:
+    def __init__(self, streams: Sequence[OutputStream], failed: Callable[[], None]) -> None:
         """`failed` is called if a sink fails; `close` then raises its error."""
         self._error: BaseException | None = None
         self._is_closed = False
@@ -134,14 +134,14 @@ class OutputReader:
         if self._error is not None:
             raise self._error
 
-    def _work(self, streams: Sequence[Stream], failed: Callable[[], None]) -> None:
+    def _work(self, streams: Sequence[OutputStream], failed: Callable[[], None]) -> None:
         try:
             self._read(streams)
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self._error = error
             failed()
 
-    def _read(self, streams: Sequence[Stream]) -> None:
+    def _read(self, streams: Sequence[OutputStream]) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         left = {stream.descriptor: stream for stream in streams}

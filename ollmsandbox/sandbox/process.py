@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from .. import N_
 from ..errors import Sentence
 from ..record import Record
-from .output import Capture, OutputReader, Sink, Stream, wait_readable
+from .output import Capture, OutputReader, OutputStream, Sink, wait_readable
 
 if TYPE_CHECKING:
     from .network.hosts import HostUse
@@ -143,8 +143,8 @@ class Running:
         self._stdout = Capture(capture, capture)
         self._stderr = Capture(capture, capture)
         self._streams = [
-            Stream(stdout, self._stdout, sinks.stdout),
-            Stream(stderr, self._stderr, sinks.stderr),
+            OutputStream(stdout, self._stdout, sinks.stdout),
+            OutputStream(stderr, self._stderr, sinks.stderr),
         ]
         # Not before `wait`: nothing is shown before the caller knows of this.
         self._reader: OutputReader | None = None

@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 from support.timing import PATIENCE, assert_linear
 
-from ollmsandbox.sandbox.output import Capture, OutputReader, Stream
+from ollmsandbox.sandbox.output import Capture, OutputReader, OutputStream
 from ollmsandbox.sandbox.process import Result, Stop
 from ollmsandbox.text.ansi import harmless
 
@@ -114,7 +114,7 @@ def test_a_stream_is_read_until_its_last_writer_is_gone() -> None:
     def sink(data: bytes) -> None:
         seen.append(len(data))
 
-    reading = OutputReader([Stream(reader, capture, sink)], lambda: None)
+    reading = OutputReader([OutputStream(reader, capture, sink)], lambda: None)
     thread.join()
     reading.join(PATIENCE)
     reading.close()
@@ -139,7 +139,7 @@ def test_a_busy_sink_blocks_the_writer() -> None:
 
     os.write(writer, b"begin")
     failed = threading.Event()
-    reading = OutputReader([Stream(reader, Capture(), sink)], failed.set)
+    reading = OutputReader([OutputStream(reader, Capture(), sink)], failed.set)
     assert failed.wait(PATIENCE)
     with pytest.raises(EOFError):
         reading.close()
@@ -154,7 +154,7 @@ def test_what_came_through_two_streams_is_passed_on_in_their_order() -> None:
         os.write(writer, b"%d" % number)
         os.close(writer)
     seen: list[bytes] = []
-    streams = [Stream(reader, Capture(), seen.append) for reader, _writer in pipes]
+    streams = [OutputStream(reader, Capture(), seen.append) for reader, _writer in pipes]
     reading = OutputReader(streams, lambda: None)
     reading.join(PATIENCE)
     reading.close()
@@ -174,7 +174,7 @@ def test_a_stream_that_a_process_keeps_open_can_be_left(is_flooded: bool) -> Non
             os.write(writer, b"more")
 
     os.write(writer, b"begin")
-    reading = OutputReader([Stream(reader, Capture(), sink)], lambda: None)
+    reading = OutputReader([OutputStream(reader, Capture(), sink)], lambda: None)
     assert seen.wait(PATIENCE)
     reading.join(0.01)
     reading.close()
