@@ -13,6 +13,7 @@ from support.screen import Screen, all_of, draw_frames, texts
 from support.scripted import ScriptedModel
 from support.servers.http import Replay, document
 from support.window import (
+    buttons,
     controller_of,
     finish,
     in_project,
@@ -142,6 +143,8 @@ def test_a_picture_of_an_edited_message_can_be_removed(talk: Talk, person: Perso
     say(window, "What is it?")
     wait_until(lambda: model.seen and not session.is_busy)
     composer.text = "unsent"
+    # The end of the turn shows it, in the next frame.
+    wait_until(lambda: "Edit and Send Again" in buttons(window.chat))
     press(window.chat, "Edit and Send Again")
     assert [one.name for one in composer.attached] == ["shot.png"]
     window.chat.editing.emit("cancel")
