@@ -32,7 +32,8 @@ _MOST_LINKS = 1000
 
 
 class FoundFiles(NamedTuple):
-    """What a walk found, by paths in the project; without what git ignores."""
+    """The files and links that a walk found, by their paths in the project. Those that git ignores
+    are left out."""
 
     # Files, and links to anything.
     files: list[str]
