@@ -25,7 +25,6 @@ from ..project import DAILY
 from ..project.recorder import Recorder, needs_recovery
 from ..sandbox.bubble import Bubble
 from ..sandbox.plan.folders import find_project
-from ..sandbox.process import Result, Sinks
 from ..sandbox.profile.file import read_profile
 from ..sandbox.profile.profile import Profile
 from ..sandbox.spec import RunSpec
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from ..sandbox.network.relay import Service
     from ..sandbox.rootfs.install import InstallProgress
     from ..sandbox.rootfs.store import Installed
-    from ..sandbox.terminal import CommandTerminal
 
 
 def load_profile(paths: Paths, spec: RunSpec, *, command: str = "") -> Profile:
@@ -188,17 +186,9 @@ class PreparedRun(Bubble):
         """Return whether other pending changes than in the plan lie above the project now."""
         return list(self.overlay.roots) != self._recorder.roots()
 
-    def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        sinks: Sinks = Sinks(),  # noqa: B008 - it is frozen
-        stdin: int | None = None,
-        terminal: CommandTerminal | None = None,
-    ) -> Result:
-        """Run the command, then hold, apply or keep its changes pending, and record them."""
-        command = agent_command(self._profile.agent, command, self._environ)
-        return super().run(command, sinks=sinks, stdin=stdin, terminal=terminal)
+    def complete(self, command: str | Sequence[str]) -> str | Sequence[str]:
+        """Return the command as it is run: a whole agent gets words of its own."""
+        return agent_command(self._profile.agent, command, self._environ)
 
     def record_end(self, exit_code: int | None = None) -> None:
         """Add to the history the exit status, if the command was not stopped, and the hosts that it

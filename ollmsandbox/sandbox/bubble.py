@@ -199,7 +199,7 @@ class Bubble:
         The output is captured and also goes to the sinks. Without `stdin` the command reads
         nothing, if not from a terminal.
         """
-        argv = _argv(command, text_shell(self.rootfs.folder if self.rootfs else ""))
+        argv = _argv(self.complete(command), text_shell(self.rootfs.folder if self.rootfs else ""))
         check_command(argv)
         self.plan  # noqa: B018 - raises before anything is created
         if self._is_spent:
@@ -214,6 +214,10 @@ class Bubble:
             return self._run_and_settle(argv, sinks, stdin, terminal)
         finally:
             self.rootfs.release(lock)
+
+    def complete(self, command: str | Sequence[str]) -> str | Sequence[str]:
+        """Return the command as it is run. Subclasses may add to it."""
+        return command
 
     def _run_and_settle(
         self, argv: list[str], sinks: Sinks, stdin: int | None, terminal: CommandTerminal | None

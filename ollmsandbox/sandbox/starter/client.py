@@ -176,6 +176,11 @@ class _SharedStarter:
     ask for it, and notice its end."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget it without a lock, in a fork of this process: that must not use the same socket,
+        and the thread that held the lock does not exist there."""
         self._changing = allocate_lock()
         self._starter: Starter | None = None
 
@@ -195,8 +200,7 @@ class _SharedStarter:
 
 
 _shared = _SharedStarter()
-# A fork of this process must not use the same socket.
-os.register_at_fork(after_in_child=lambda: _shared.__init__())  # type: ignore[misc]
+os.register_at_fork(after_in_child=_shared.reset)
 
 
 def shared_starter() -> Starter:
