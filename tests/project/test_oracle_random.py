@@ -37,6 +37,8 @@ from ollmsandbox.project.change import State
 from ollmsandbox.project.review import Review
 from ollmsandbox.sandbox.spec import Mode
 
+pytestmark = pytest.mark.ordinary
+
 # How many times as much to try.
 _EFFORT = int(os.environ.get("OLLMSANDBOX_ORACLE_EFFORT", "1"))
 _TOGETHER = 25

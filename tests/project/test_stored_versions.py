@@ -8,6 +8,7 @@ import os
 import struct
 import time
 
+import pytest
 from support.cli_inline import cli_here
 from support.person import Person
 
@@ -100,6 +101,7 @@ def test_one_discarded_file_is_applied_with_the_folders_around_it(person: Person
     assert [one.name for one in (person.project / "x").iterdir()] == ["f"]
 
 
+@pytest.mark.ordinary
 def test_a_run_is_kept_for_as_long_after_it_was_applied_as_after_it_ran(person: Person) -> None:
     run, other = (person.cli_run(f"echo >{name}", "--apply", "review")["run_id"] for name in "ab")
     manager = ProjectManager(person.paths)
@@ -118,6 +120,7 @@ def test_a_run_is_kept_for_as_long_after_it_was_applied_as_after_it_ran(person: 
     manager.close()
 
 
+@pytest.mark.ordinary
 def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None:
     outside = person.home / "outside"
     outside.mkdir()
@@ -131,6 +134,7 @@ def test_approved_roots_are_lost_with_a_damaged_database(person: Person) -> None
     assert not (outside / "second").exists()
 
 
+@pytest.mark.ordinary
 def test_versions_of_a_large_run_stay_known(person: Person, review: Review) -> None:
     file = person.project / "file"
     file.write_text("1\n2\n3\n")

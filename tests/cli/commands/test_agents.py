@@ -190,6 +190,7 @@ def test_what_was_planted_is_gone_even_if_our_program_is_killed(world: World) ->
     """)
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize("ways", [("the agent", "a command"), ("caches clear", "logged out")])
 def test_a_refreshed_login_is_kept_even_if_our_program_is_killed(
     world: World, ways: tuple[str, str]
@@ -504,6 +505,7 @@ def test_with_tools_ours_write_and_the_agent_cannot_answer_for_the_user(world: W
     """)
 
 
+@pytest.mark.ordinary
 def test_an_agent_cannot_reach_the_session_bus(world: World) -> None:
     world("""
         import socket, threading

@@ -12,6 +12,8 @@ import pytest
 from support.person import Person
 from support.servers.world import in_world
 
+pytestmark = pytest.mark.ordinary
+
 World = Callable[[str], str]
 
 
@@ -20,7 +22,6 @@ def world(tmp_path: Path) -> World:
     return partial(in_world, tmp_path)
 
 
-@pytest.mark.ordinary
 def test_hosts_are_asked_about_at_the_terminal(world: World) -> None:
     world("""
         for answer, is_reached in (("y", True), ("n", False), ("", False)):
@@ -34,14 +35,12 @@ def test_hosts_are_asked_about_at_the_terminal(world: World) -> None:
     """)
 
 
-@pytest.mark.ordinary
 def test_nobody_can_be_asked_without_a_terminal(person: Person) -> None:
     done = person.cli("run", "--network", "--", "true")
     assert done.returncode == 125
     assert "--host" in done.stderr and "--network=all" in done.stderr
 
 
-@pytest.mark.ordinary
 def test_what_is_not_a_host(person: Person) -> None:
     for host in (
         *("", "*", "*.org", "localhost", "127.0.0.1.5", "a b", "-x", "h\x1b[2J", "a:99999"),
@@ -54,7 +53,6 @@ def test_what_is_not_a_host(person: Person) -> None:
         assert "\x1b" not in done.stdout + done.stderr
 
 
-@pytest.mark.ordinary
 def test_what_a_run_reached_is_in_the_history_and_becomes_a_list(world: World) -> None:
     world("""
         import json
@@ -88,7 +86,6 @@ def test_what_a_run_reached_is_in_the_history_and_becomes_a_list(world: World) -
     """)
 
 
-@pytest.mark.ordinary
 def test_a_run_that_changed_something_has_its_hosts_on_record(world: World) -> None:
     world("""
         import json
@@ -113,7 +110,6 @@ def test_a_run_that_changed_something_has_its_hosts_on_record(world: World) -> N
     """)
 
 
-@pytest.mark.ordinary
 def test_a_project_cannot_define_lists(world: World) -> None:
     world("""
         for folder in (".", ".ollmsandbox", ".ollmchat", ".config/ollmchat"):
@@ -162,7 +158,6 @@ def test_a_port_is_published_or_another_one_that_is_named(world: World) -> None:
     """)
 
 
-@pytest.mark.ordinary
 def test_what_cannot_be_published_is_refused(person: Person) -> None:
     for port in ("0", "65536", "-1", "http", "٣", "3000:80"):
         done = person.cli("run", f"--publish={port}", "--", "true")

@@ -22,6 +22,8 @@ from ollmsandbox.project.change import Report, State
 from ollmsandbox.project.recorder import Recorder
 from ollmsandbox.sandbox.spec import Mode, RunSpec
 
+pytestmark = pytest.mark.ordinary
+
 REVIEW = ("--apply", "review")
 
 
@@ -70,7 +72,6 @@ def crossed(person: Person) -> tuple[str, str]:
     return first, second.run_id
 
 
-@pytest.mark.ordinary
 def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     person: Person, crossed: tuple[str, str]
 ) -> None:
@@ -85,7 +86,6 @@ def test_two_runs_that_change_a_file_are_both_listed_and_can_be_discarded(
     assert seen_by_next(person, "cat file") == "old\n"
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize("made", [False, True], ids=["changed", "made anew"])
 def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made: bool) -> None:
     """The first wrote it before the second began, which still did not see it."""
@@ -117,7 +117,6 @@ def test_a_change_written_earlier_but_settled_later_is_kept(person: Person, made
     assert "+second" in diff(person, second["run_id"])
 
 
-@pytest.mark.ordinary
 def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     person: Person, crossed: tuple[str, str]
 ) -> None:
@@ -139,7 +138,6 @@ def test_the_first_of_two_runs_that_change_a_file_can_be_chosen(
     assert texts(person, "file") == "old\n"
 
 
-@pytest.mark.ordinary
 def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     person: Person, crossed: tuple[str, str]
 ) -> None:
@@ -155,7 +153,6 @@ def test_the_second_of_two_runs_that_change_a_file_can_be_chosen(
     assert texts(person, "file") == "first\n"
 
 
-@pytest.mark.ordinary
 def test_a_run_in_auto_mode_leaves_pending_changes(person: Person) -> None:
     fill(person.project)
     first, second = both(person, "echo first >file", "echo second >file; echo new >new", Mode.AUTO)

@@ -15,6 +15,8 @@ from support.person import Person
 from ollmsandbox.project.change import Flag, State, Type
 from ollmsandbox.project.held.git.targets import GitTargets
 
+pytestmark = pytest.mark.ordinary
+
 HOOK = "tools/hooks/pre-commit"
 
 
@@ -63,7 +65,6 @@ def test_a_hook_in_a_folder_that_the_config_names(person: Person, checkout: Path
     assert mark.exists()
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -98,7 +99,6 @@ def test_each_way_to_say_so(person: Person, checkout: Path, setting: str) -> Non
         assert led.covers("more")
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -119,7 +119,6 @@ def test_hostile_config_is_read_quickly(tmp_path: Path, setting: str) -> None:
     assert not any(led.covers(f"src/{number}") for number in range(5_000))
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize(
     "setting",
     [
@@ -352,7 +351,6 @@ def test_a_link_in_the_way_to_hooks_of_a_repository_deep_in_the_project(
     assert held(person, "mv tools moved; ln -s moved tools") >= {"tools", HOOK}
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize("limit", ["_MOST_FOLDERS", "_MOST_NAMES", "_MOST_FOUND"])
 def test_with_too_many_folders_every_file_named_like_a_hook_is_held(
     person: Person, deep: Path, limit: str, monkeypatch: pytest.MonkeyPatch
@@ -470,7 +468,6 @@ def test_the_config_leads_to_a_linked_folder(person: Person, checkout: Path) -> 
     assert marked["flags"] == ["runs-on-opening"]
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize("kind", ["scripts", "patterns", "words", "modules", "settings"])
 def test_what_settles_for_ever(person: Person, checkout: Path, kind: str) -> None:
     """What a command leaves is judged in seconds; each of these took minutes, or hours."""
@@ -547,7 +544,6 @@ MANAGERS = {
 }
 
 
-@pytest.mark.ordinary
 def test_what_a_hook_manager_runs(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(person.home))
     for number, (hook, text, runs) in enumerate(MANAGERS.values()):
@@ -660,7 +656,6 @@ VALUES = (
 )
 
 
-@pytest.mark.ordinary
 def test_any_value_that_names_a_file_of_the_project(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -701,7 +696,6 @@ def test_other_version_control(person: Person) -> None:
     assert held(person, attack) == {"check", "ext.py", *places}
 
 
-@pytest.mark.ordinary
 @pytest.mark.parametrize("settled", ["together", "one after the other"])
 def test_hooks_of_a_new_repository_where_the_user_has_all_hooks(
     person: Person, settled: str
@@ -741,7 +735,6 @@ open(".git/index", "wb").write(data + hashlib.sha1(data).digest())
 """
 
 
-@pytest.mark.ordinary
 def test_paths_in_the_index(person: Person) -> None:
     """`git checkout .` writes to all of them."""
     paths = (".git/hooks/post-checkout", "../outside", "a/../../outside", "sub/.GIT/config")
@@ -762,7 +755,6 @@ def test_paths_in_the_index(person: Person) -> None:
         assert not (folder / path).exists(), path
 
 
-@pytest.mark.ordinary
 def test_an_ordinary_index_needs_no_approval(person: Person, checkout: Path) -> None:
     (checkout / ".gitignore").write_text("*.o\n")
     name = "n" * 200

@@ -15,6 +15,8 @@ from ollmsandbox.project import capture
 from ollmsandbox.project.held.git import judge
 from ollmsandbox.project.held.git.objects import Allowance
 
+pytestmark = pytest.mark.ordinary
+
 HARM = "harm() { printf '#!/bin/sh\\ntouch ~/planted\\n' >$1; chmod +x $1; }; "
 
 

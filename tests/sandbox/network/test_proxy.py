@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.servers.world import in_world
 
 from ollmsandbox.sandbox.network.proxy import Proxy
+
+pytestmark = pytest.mark.ordinary
 
 
 def test_the_proxy_gets_the_name(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.servers.world import in_world
+
+pytestmark = pytest.mark.ordinary
 
 # In the code: a server in the project, and a way to wait until it listens.
 SERVE = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from support.servers.world import in_world
 
 GARBAGE = """
@@ -27,6 +28,7 @@ print(socket.gethostbyname("www.example.org").startswith("198.18."))
 """
 
 
+@pytest.mark.ordinary
 def test_names_are_answered_after_10_mb_of_garbage(tmp_path: Path) -> None:
     in_world(
         tmp_path,
@@ -39,6 +41,7 @@ def test_names_are_answered_after_10_mb_of_garbage(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_a_host_that_never_answers_stops_nobody_else(tmp_path: Path) -> None:
     in_world(
         tmp_path,
@@ -63,6 +66,7 @@ def test_a_host_that_never_answers_stops_nobody_else(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 def test_a_relay_that_fails_closes_its_connections_and_the_command_goes_on(tmp_path: Path) -> None:
     in_world(
         tmp_path,
@@ -162,6 +166,7 @@ for thread in breaking:
 """
 
 
+@pytest.mark.ordinary
 def test_the_end_of_a_connection_is_the_server_s(tmp_path: Path) -> None:
     """A slow reader gets everything and nobody else's, what was broken off does not look complete,
     and an answer before the end of the request arrives."""

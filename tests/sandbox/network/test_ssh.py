@@ -13,6 +13,7 @@ from ollmsandbox.sandbox.plan.mounts import ResolverFile
 from ollmsandbox.sandbox.plan.resolver import SSH_FOLDER, ssh_files
 
 
+@pytest.mark.ordinary
 def test_git_fetches_and_pushes_with_the_agent(tmp_path: Path) -> None:
     in_world(
         tmp_path,
@@ -127,6 +128,7 @@ def test_the_agent_only_logs_in(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.ordinary
 @pytest.mark.parametrize(
     ("request_", "passes"),
     [
