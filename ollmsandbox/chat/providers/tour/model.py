@@ -63,8 +63,7 @@ _HELLO_ASKED = N_(
     "look around. No sandbox is available here, so you will be asked before each "
     "command, and before a file is read or changed."
 )
-_READ_ASKED = N_("A small shop. I will read the code and its tests.")
-_READ = N_("A small shop. I will read the code and its tests; these two commands run in parallel.")
+_READ = N_("A small shop. I will read the code and its tests.")
 _TEST = N_("Now I will run the tests.")
 
 
@@ -189,7 +188,7 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
     reading = (_run("cat basket.py"), _run("cat test_basket.py prices.csv"))
     return [
         _Step(_HELLO_ASKED if asked else _HELLO, (_run("ls -l; cat README.md"),)),
-        _Step(_READ_ASKED if asked else _READ, reading),
+        _Step(_READ, reading),
         _Step(_TEST, (_run(tests),)),
         _Step(_FIX_TEXT, (fix,), {"found": _about_first_test}),
         _Step("{text}", (_run(f"{tests} --verbose"),), {"text": _test_again}),
