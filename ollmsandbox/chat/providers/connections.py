@@ -15,7 +15,7 @@ from ...errors import Sentence
 from ...net.addresses import is_loopback
 from ...paths import Paths
 from . import connections_file
-from .base import ProviderError, ReplyOptions, Server, Timeouts
+from .base import ProviderError, Server
 from .connections_file import TOUR, Connection, ConnectionList, ServerKind
 from .keys import KeyStorage, KeyStore
 
@@ -194,20 +194,7 @@ class ConnectionStore:
 
         source = find_key if key is not None or connection.key is not KeyStorage.NONE else None
         kind = OpenAIServer if connection.kind is ServerKind.OPENAI else OllamaServer
-        return kind(
-            connection.address,
-            key=source,
-            timeouts=Timeouts(connection.connect, connection.idle),
-            headers=dict(connection.headers),
-            options=ReplyOptions(
-                connection.room,
-                connection.answer,
-                connection.effort,
-                connection.temperature,
-                connection.price,
-                connection.seeing,
-            ),
-        )
+        return kind(connection, source)
 
     async def _forget(self, name: str, place: KeyStorage) -> None:
         try:

@@ -227,8 +227,6 @@ _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
 class OpenAIServer(RemoteServer):
-    find_root = staticmethod(base.openai_root)
-
     async def models(self) -> list[base.ModelInfo]:
         if deployment := _DEPLOYMENT.fullmatch(self._client.root):
             # Azure lists what could be deployed; the address names what is.
@@ -242,7 +240,7 @@ class OpenAIServer(RemoteServer):
         return [base.ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
-        return OpenAIModel(name, self._client, self._options)
+        return OpenAIModel(name, self._client)
 
 
 def _length(entry: object) -> int | None:
@@ -265,9 +263,9 @@ def _sees(entry: object) -> bool | None:
 
 
 class OpenAIModel(RemoteModel):
-    def __init__(self, name: str, client: Client, options: base.ReplyOptions) -> None:
-        super().__init__("openai", name, client, options)
-        self._length = options.context
+    def __init__(self, name: str, client: Client) -> None:
+        super().__init__(name, client)
+        self._length = self._settings.room
         # Newer models of OpenAI insist on another name.
         self._answer_field = "max_tokens"
         # Not every server supports the option.
@@ -301,7 +299,7 @@ class OpenAIModel(RemoteModel):
             context = number_value(inside(started, "default_generation_settings", "n_ctx"))
             length = min((number for number in (length, context) if number), default=None)
             sees = _sees(started) if sees is None else sees
-        self._length = self._options.context or length
+        self._length = self._settings.room or length
         self._sees = sees if self._sees is None else self._sees
         self._was_described = True
 
@@ -326,12 +324,12 @@ class OpenAIModel(RemoteModel):
         }
         if tools:
             body["tools"] = convert.tool_list(tools)
-        if self._options.answer is not None:
-            body[self._answer_field] = self._options.answer
-        if self._options.effort is not None:
-            body["reasoning_effort"] = self._options.effort.value
-        if self._options.temperature is not None:
-            body["temperature"] = self._options.temperature
+        if self._settings.answer is not None:
+            body[self._answer_field] = self._settings.answer
+        if self._settings.effort is not None:
+            body["reasoning_effort"] = self._settings.effort.value
+        if self._settings.temperature is not None:
+            body["temperature"] = self._settings.temperature
         if self._wants_usage:
             body["stream_options"] = {"include_usage": True}
         try:
@@ -359,7 +357,7 @@ class OpenAIModel(RemoteModel):
         if not answer.is_complete:
             raise answer_lost(self._client.root, was_understood=answer.understood)
         if answer.usage is not None:
-            yield self._options.usage(answer.usage.prompt, answer.usage.reply)
+            yield self._settings.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
     def _learn(self, error: base.ProviderError, *, had_pictures: bool) -> bool:

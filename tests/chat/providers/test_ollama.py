@@ -7,7 +7,17 @@ import json
 import threading
 
 import pytest
-from support.provider import HELLO, ask, called, fails, messages_sent, ollama, said, thought
+from support.provider import (
+    HELLO,
+    ask,
+    called,
+    fails,
+    messages_sent,
+    ollama,
+    ollama_server,
+    said,
+    thought,
+)
 from support.servers.http import Answer, Replay, Reply, Reset, document, in_pieces, ndjson
 
 from ollmsandbox import loop
@@ -18,7 +28,6 @@ from ollmsandbox.chat.providers.base import (
     ProviderError,
     Usage,
 )
-from ollmsandbox.chat.providers.ollama import OllamaServer
 
 pytestmark = pytest.mark.anybody
 
@@ -136,7 +145,7 @@ def test_models_are_listed_with_what_they_can_do() -> None:
         "/api/show": lambda seen: shows[str(seen.json["model"])],
     }
     with Replay(routes) as server:
-        found = loop.run(OllamaServer(server.address).models())
+        found = loop.run(ollama_server(server.address).models())
     assert found == [
         ModelInfo("qwen3:8b", 40960, True, True, False),
         ModelInfo("old", is_loaded=False),
@@ -146,10 +155,10 @@ def test_models_are_listed_with_what_they_can_do() -> None:
 def test_whether_a_model_is_in_memory_is_known() -> None:
     loaded = document({"models": [{"name": "qwen3:8b"}, {"name": "phi:latest"}]})
     with Replay({"/api/ps": loaded}) as server:
-        models = [OllamaServer(server.address).model(name) for name in ("qwen3:8b", "phi", "old")]
+        models = [ollama_server(server.address).model(name) for name in ("qwen3:8b", "phi", "old")]
         assert [loop.run(model.is_loaded()) for model in models] == [True, True, False]
     with Replay({"/api/ps": document({}, 404)}) as server:
-        assert loop.run(OllamaServer(server.address).model("old").is_loaded()) is None
+        assert loop.run(ollama_server(server.address).model("old").is_loaded()) is None
 
 
 def test_a_missing_model_is_reported() -> None:

@@ -6,7 +6,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.provider import HELLO, ask, called, fails, messages_sent, openai, said, thought
+from support.provider import (
+    HELLO,
+    ask,
+    called,
+    fails,
+    messages_sent,
+    openai,
+    openai_server,
+    said,
+    thought,
+)
 from support.servers.http import (
     Replay,
     Reply,
@@ -32,7 +42,6 @@ from ollmsandbox.chat.providers.base import (
     Usage,
 )
 from ollmsandbox.chat.providers.json_reader import read_arguments
-from ollmsandbox.chat.providers.openai import OpenAIServer
 
 pytestmark = pytest.mark.anybody
 
@@ -401,7 +410,7 @@ def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
 def test_models_are_listed_with_their_length(entry: dict[str, object], length: int | None) -> None:
     listed = document({"object": "list", "data": [{"id": "m", **entry}, {"no": "id"}, 4]})
     with Replay({"/v1/models": listed}) as server:
-        (found,) = loop.run(OpenAIServer(server.address).models())
+        (found,) = loop.run(openai_server(server.address).models())
         assert (found.name, found.context_length) == ("m", length)
         assert loop.run(openai(server.address).context_length()) == length
 
@@ -418,4 +427,4 @@ def test_a_page_in_place_of_an_answer_is_not_a_model_server() -> None:
     with Replay({"*": page}) as server:
         assert "not a model server" in fails(openai(server.address)).message
         with pytest.raises(ProviderError, match="not a model server"):
-            loop.run(OpenAIServer(server.address).models())
+            loop.run(openai_server(server.address).models())
