@@ -112,7 +112,6 @@ class OllamaModel(RemoteModel):
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            maker = convert.CallBuilder(mask, tools)
             lines = LineReader(exchange.read)
             understood = has_calls = False
             field = ""
@@ -133,7 +132,9 @@ class OllamaModel(RemoteModel):
                         arguments = inside(given, "function", "arguments")
                         has_calls = True
                         id_, fields = inside(given, "id"), convert.call_fields(given, mask)
-                        yield base.CallPiece(maker.make(text_value(id_), name, arguments, fields))
+                        yield base.CallPiece(
+                            convert.read_call(text_value(id_), name, arguments, fields, mask, tools)
+                        )
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
@@ -154,7 +155,7 @@ class OllamaModel(RemoteModel):
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     names = {call.id: call.name for message in messages for call in message.calls}
     sent: list[dict[str, object]] = []
-    for message in convert.with_pictures(convert.pair_calls(messages)):
+    for message in convert.with_pictures(messages):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             entry["images"] = [picture.in_base64 for picture in message.pictures]

@@ -81,7 +81,7 @@ class OpenAIStream:
         self._mask = mask
         self._origin = origin
         self._splitter = TextSplitter(mask)
-        self._builder = convert.CallBuilder(mask, tools)
+        self._tools = tools
         self._calls: list[_Call] = []
         self._thinking_field = ""
         self._fields: dict[str, object] = {}
@@ -123,7 +123,9 @@ class OpenAIStream:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
-                    made = self._builder.make(call.id, call.name, given, call.fields)
+                    made = convert.read_call(
+                        call.id, call.name, given, call.fields, self._mask, self._tools
+                    )
                     pieces.append(base.CallPiece(made))
             fields = convert.masked_fields(
                 {**self._fields, "reasoning_details": self._details.whole()}, self._mask
@@ -410,7 +412,7 @@ def to_openai(
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    found = convert.with_pictures(convert.pair_calls(messages))
+    found = convert.with_pictures(messages)
     for message in convert.with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
