@@ -178,9 +178,8 @@ async def retried(
 class LineReader:
     """Splits the response into lines, which end in LF, CR or both."""
 
-    def __init__(self, read: Callable[[], Awaitable[bytes]], longest: int = _LONGEST_LINE) -> None:
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
         self._read = read
-        self._longest = longest
         # A piece may end in the middle of a character, or between CR and LF.
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
@@ -206,11 +205,11 @@ class LineReader:
                 self._rest, self._rest_size = [], 0
             self._rest.append(part)
             self._rest_size += len(part)
-            if self._rest_size > self._longest:
+            if self._rest_size > _LONGEST_LINE:
                 raise ProviderError(
                     N_("The server sent a line of more than {size} MiB."),
                     N_("It may not be a model server."),
-                    size=self._longest >> 20,
+                    size=_LONGEST_LINE >> 20,
                 )
 
 

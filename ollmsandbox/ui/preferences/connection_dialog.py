@@ -233,7 +233,7 @@ class ConnectionDialog(Adw.Window):
         self._is_saving = True
         self.save_button.set_sensitive(False)
         try:
-            saved = await self._store.change(self.before, self._entered(), key=self._new_key())
+            saved = await self._store.put(self._entered(), before=self.before, key=self._new_key())
             self.emit("saved", saved)
             self.close()
         except OllmSandboxError:
