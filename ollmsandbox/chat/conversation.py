@@ -233,7 +233,6 @@ class Conversation:
         command: str,
         *,
         network: bool = False,
-        working_dir: str = "",
         terminal_size: tuple[int, int] | None = None,
     ) -> Outcome:
         """Run a command of the user's own, in a terminal of so many rows and columns if they are
@@ -241,8 +240,6 @@ class Conversation:
         self._check_idle()
         self._begin(f"!{command}")
         arguments: dict[str, object] = {"command": command, "network": network}
-        if working_dir:
-            arguments["working_dir"] = working_dir
         call = ToolCall(new_call_id(), "run_command", arguments)
         work = self._tool_calls.execute_own(command, call, self.messages, terminal_size)
         return await self._run_task(work, stopped_outcome())

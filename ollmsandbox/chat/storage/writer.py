@@ -27,15 +27,16 @@ class WriterThread:
     """Runs jobs one after the other. If one fails (the database is locked, the disk is full), it is
     tried again, and those behind it wait."""
 
-    def __init__(self, failed: Callable[[str], None], done: Callable[[], None]) -> None:
-        """Both functions are called on the writer's thread: `failed` with the reason when writing
-        begins to fail, `done` when the thread ends."""
+    def __init__(self, failed: Callable[[str], bool], done: Callable[[], None]) -> None:
+        """Both functions are called on the writer's thread: `failed` with the reason, until it
+        returns True because the user was told; `done` when the thread ends."""
         self._failed = failed
         self._done = done
         # None ends the thread.
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._is_closing = threading.Event()
-        self._is_failing = False
+        # Whether the user knows that writing fails.
+        self._is_known = False
         self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
@@ -83,13 +84,11 @@ class WriterThread:
         try:
             job()
         except OllmSandboxError as error:
-            if not self._is_failing:
-                self._is_failing = True
-                self._failed(str(error))
+            self._is_known = self._is_known or self._failed(str(error))
             return False
         except Exception as error:  # noqa: BLE001 - reported; it would fail again
             self._failed(repr(error))
-        self._is_failing = False
+        self._is_known = False
         return True
 
 
@@ -111,8 +110,6 @@ class SessionWriter:
         # Set by the conversation: shows a text to the user.
         self.notify: Callable[[str], None] = lambda _text: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Why writing failed before there was a loop to report it on.
-        self._unreported = ""
         # Each thread has its own connection to the database.
         self._writer = WriterThread(self._failed, history.manager.store.close)
 
@@ -192,19 +189,14 @@ class SessionWriter:
         return is_written or not self.is_behind
 
     def _note_loop(self) -> None:
-        """Remember the running loop, to report failures on it: earlier ones now."""
+        """Remember the running loop, to report failures on it."""
         with contextlib.suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        if self._loop is not None:
-            why, self._unreported = self._unreported, ""
-            if why and self.is_behind:
-                self._failed(why)
 
-    def _failed(self, why: str) -> None:
-        loop = self._loop
-        if loop is None:
-            self._unreported = why
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to read it
-                notice = Sentence(N_("The session is not being saved: {why}"), why=why)
-                loop.call_soon_threadsafe(self.notify, notice)
+    def _failed(self, why: str) -> bool:
+        if self._loop is None:
+            return False
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to read it
+            notice = Sentence(N_("The session is not being saved: {why}"), why=why)
+            self._loop.call_soon_threadsafe(self.notify, notice)
+        return True

@@ -14,9 +14,7 @@ from ....errors import Sentence
 from ...messages import Message, Role, ToolCall, ToolSpec
 from ..base import CallPiece, FinishPiece, Model, ModelInfo, Piece, TextPiece, ThinkingPiece
 from . import NAME
-from .sample import LEFT, MARK, RIGHT, WRONG, make_sample, unused_folder
-
-__all__ = ["TourModel", "TourServer", "make_sample", "unused_folder"]
+from .sample import LEFT, MARK, RIGHT, WRONG
 
 _THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
