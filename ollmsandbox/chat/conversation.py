@@ -228,22 +228,12 @@ class Conversation:
                     self._writer.remove_from(at)
                 return
 
-    async def run(
-        self,
-        command: str,
-        *,
-        network: bool = False,
-        working_dir: str = "",
-        terminal_size: tuple[int, int] | None = None,
-    ) -> Outcome:
+    async def run(self, command: str, *, terminal_size: tuple[int, int] | None = None) -> Outcome:
         """Run a command of the user's own, in a terminal of so many rows and columns if they are
         given. The model sees it with the next message."""
         self._check_idle()
         self._begin(f"!{command}")
-        arguments: dict[str, object] = {"command": command, "network": network}
-        if working_dir:
-            arguments["working_dir"] = working_dir
-        call = ToolCall(new_call_id(), "run_command", arguments)
+        call = ToolCall(new_call_id(), "run_command", {"command": command})
         work = self._tool_calls.execute_own(command, call, self.messages, terminal_size)
         return await self._run_task(work, stopped_outcome())
 

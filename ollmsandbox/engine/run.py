@@ -47,10 +47,12 @@ def load_profile(paths: Paths, spec: RunSpec, *, command: str = "") -> Profile:
     the profile's."""
     profile = read_profile(spec.profile, paths.profiles, paths.cache)
     if profile.commands and command:
-        from ..permission.shell import Simple, read_command_line
+        from ..permission.shell import UnreadableCommand, read_command_line
 
-        reading = read_command_line(command)
-        profile = profile.for_command(reading.words if isinstance(reading, Simple) else ())
+        try:
+            profile = profile.for_command(read_command_line(command))
+        except UnreadableCommand:
+            profile = profile.for_command(())
     return profile.with_limits(spec.limits)
 
 

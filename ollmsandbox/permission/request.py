@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..errors import OllmSandboxError
 from ..i18n import _
-from .shell import Unparsable, read_command_line
+from .shell import UnreadableCommand, read_command_line
 
 # The tool whose rules are found by the words of a command.
 RUN_COMMAND = "run_command"
@@ -120,12 +120,13 @@ class PermissionRequest:
         """Why "Allow" cannot be saved; "" if it can."""
         if self.is_once_only:
             return _("You will be asked every time.")
-        if self.tool == RUN_COMMAND and isinstance(
-            reading := read_command_line(self.subject), Unparsable
-        ):
+        try:
+            if self.tool == RUN_COMMAND:
+                read_command_line(self.subject)
+        except UnreadableCommand as error:
             # Translators: {why} is the rest of the sentence, such as "redirects output".
             text = _("This command cannot always be allowed, because it {why}.")
-            return text.format(why=_(reading.why))
+            return text.format(why=_(error.why))
         return ""
 
 

@@ -14,20 +14,11 @@ from .request import REACH_HOST, RUN_COMMAND, Answer, PermissionRequest
 class Command:
     """A command with exactly these words, started in this folder."""
 
-    words: tuple[str, ...]
-    folder: str
-
-    @property
-    def text(self) -> str:
-        return shell.quote(self.words)
-
-
-@dataclass(frozen=True)
-class UnparsedCommand:
-    """A command that shell.read() cannot parse: exactly this text, started in this folder."""
-
+    # Each word is quoted in the one way, unless the command cannot be parsed.
     text: str
     folder: str
+    # Why it cannot be parsed, so that exactly this text is meant; "" if it can.
+    why_unread: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,7 @@ class Target:
     name: str
 
 
-What = Command | UnparsedCommand | Target
+What = Command | Target
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class Key:
         and no answer about a command's host can be saved."""
         if self.tool == REACH_HOST:
             return (Answer.ALLOW_SESSION,)
-        if isinstance(self.what, UnparsedCommand):
+        if isinstance(self.what, Command) and self.what.why_unread:
             return (Answer.DENY_ALWAYS,)
         return (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
 
@@ -77,8 +68,8 @@ def key_of(request: PermissionRequest) -> Key | None:
     return Key(request.tool, project, command(request.subject, request.target_path))
 
 
-def command(text: str, folder: str) -> Command | UnparsedCommand:
-    reading = shell.read_command_line(text)
-    if isinstance(reading, shell.Simple):
-        return Command(reading.words, folder)
-    return UnparsedCommand(text, folder)
+def command(text: str, folder: str) -> Command:
+    try:
+        return Command(shell.quote(shell.read_command_line(text)), folder)
+    except shell.UnreadableCommand as error:
+        return Command(text, folder, error.why)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from .. import N_
 from ..config.yaml_reader import Value, YamlSource, parse_yaml
 from ..errors import OllmSandboxError, Sentence
-from . import rules, shell
+from . import rules
 from .request import RUN_COMMAND, Answer
-from .rules import Key, Rule, Target, UnparsedCommand
+from .rules import Key, Rule, Target
 
 RULES = "rules"
 HEADER = """\
@@ -97,25 +97,16 @@ def _rule(item: Value) -> Rule:
     need("answer")
     answer = _ANSWERS[values["answer"].choice(*_ANSWERS)]
     project, tool = absolute("project"), need("tool")
-    what: rules.What
     if tool == RUN_COMMAND:
-        command = need("command")
         if "target" in values:
             raise values["target"].fail(N_("not allowed for {tool}."), tool=RUN_COMMAND)
-        what = rules.command(command, absolute("folder") if "folder" in values else project)
-        if isinstance(what, UnparsedCommand) and answer is Answer.ALLOW_ALWAYS:
-            raise values["command"].fail(_why_never(command))
-    else:
-        for key in ("command", "folder"):
-            if key in values:
-                raise values[key].fail(N_("only allowed for {tool}."), tool=RUN_COMMAND)
-        what = Target(need("target"))
-    return Rule(Key(tool, project, what), answer)
-
-
-def _why_never(command: str) -> Sentence:
-    reading = shell.read_command_line(command)
-    why = reading.why if isinstance(reading, shell.Unparsable) else ""
-    # Translators: {why} is the rest of the sentence, such as "redirects output".
-    text = N_("this command cannot always be allowed, because it {why}.")
-    return Sentence(text, why=Sentence(why))
+        what = rules.command(need("command"), absolute("folder") if "folder" in values else project)
+        if what.why_unread and answer is Answer.ALLOW_ALWAYS:
+            # Translators: {why} is the rest of the sentence, such as "redirects output".
+            never = N_("this command cannot always be allowed, because it {why}.")
+            raise values["command"].fail(never, why=Sentence(what.why_unread))
+        return Rule(Key(tool, project, what), answer)
+    for key in ("command", "folder"):
+        if key in values:
+            raise values[key].fail(N_("only allowed for {tool}."), tool=RUN_COMMAND)
+    return Rule(Key(tool, project, Target(need("target"))), answer)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parses shell text into one simple command, or says why it cannot.
 
-The result is Simple only if every shell would run exactly these words, in every folder and with
-any variables. Rules and texts use it. It is not a security boundary: `make`, `./build.sh` or
+There are words only if every shell would run exactly these, in every folder and with any
+variables. Rules and texts use them. It is not a security boundary: `make`, `./build.sh` or
 `python x.py` run whatever a file contains, and a rule for such a command stays valid when the file
 changes. What a command can do at all, the sandbox decides.
 """
@@ -12,23 +12,18 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .. import N_
 
 
-@dataclass(frozen=True)
-class Simple:
-    words: tuple[str, ...]
+class UnreadableCommand(Exception):
+    """The text is not one simple command. `why` is the end of an English sentence: "Your answer
+    cannot be saved, because the command ..."."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
-@dataclass(frozen=True)
-class Unparsable:
-    # The end of an English sentence: "Your answer cannot be saved, because the command ..."
-    why: str
-
-
-Reading = Simple | Unparsable
 
 # Characters. Nobody reads through a longer command in a list of rules.
 _LONGEST = 4096
@@ -83,18 +78,11 @@ _SAFE = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:
 _PARTS = re.compile(r"""[()]|(?:[^;&|()\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 
 
-class _Unreadable(Exception):
-    def __init__(self, why: str) -> None:
-        self.why = why
-
-
-def read_command_line(text: str) -> Reading:
-    try:
-        words = _split(text)
-        _check(words)
-    except _Unreadable as found:
-        return Unparsable(found.why)
-    return Simple(words)
+def read_command_line(text: str) -> tuple[str, ...]:
+    """Return the words of a simple command, or raise UnreadableCommand."""
+    words = _split(text)
+    _check(words)
+    return words
 
 
 def quote(words: Sequence[str]) -> str:
@@ -118,7 +106,7 @@ def entered_folders(text: str) -> list[str]:
         else:
             try:
                 words = _split(part.strip())
-            except _Unreadable:
+            except UnreadableCommand:
                 continue
             match words:
                 case ("cd", folder) | ("cd", "--", folder) if not folder.startswith("-"):
@@ -135,15 +123,15 @@ def _quoted(word: str) -> str:
 
 def _split(text: str) -> tuple[str, ...]:
     if len(text) > _LONGEST:
-        raise _Unreadable(N_("is too long"))
+        raise UnreadableCommand(N_("is too long"))
     for character in text:
         if character in "\n\r":
-            raise _Unreadable(N_("has more than one line"))
+            raise UnreadableCommand(N_("has more than one line"))
         if not character.isascii():
             # Some shells split words at other Unicode blanks, and letters may look alike.
-            raise _Unreadable(N_("has characters that may look like others"))
+            raise UnreadableCommand(N_("has characters that may look like others"))
         if not " " <= character <= "~":
-            raise _Unreadable(N_("has control characters"))
+            raise UnreadableCommand(N_("has control characters"))
     words: list[str] = []
     # Where the word begins.
     start = at = 0
@@ -151,7 +139,7 @@ def _split(text: str) -> tuple[str, ...]:
         part = _PART.match(text, at)
         if part is None:
             is_quote = text[at] in "'\""
-            raise _Unreadable(
+            raise UnreadableCommand(
                 N_("has an unclosed quote") if is_quote else N_("ends in a backslash")
             )
         if part["bare"] == " ":
@@ -169,28 +157,28 @@ def _meaning(part: re.Match[str], *, is_first: bool) -> str:
     quoted, bare = part["double"], part["bare"]
     if quoted is not None:
         if active := re.search("[$`!]", _ESCAPE.sub("", quoted)):
-            raise _Unreadable(_MEANINGS[active[0]])
+            raise UnreadableCommand(_MEANINGS[active[0]])
         return _ESCAPE.sub(r"\1", quoted)
     if bare in _MEANINGS:
-        raise _Unreadable(_MEANINGS[bare])
+        raise UnreadableCommand(_MEANINGS[bare])
     # In HEAD~1 it is an ordinary character; at the start, or after = or :, a home folder.
     if bare == "~" and (is_first or not part.string[part.start() - 1].isalnum()):
-        raise _Unreadable(N_("has a ~, which may mean a home folder"))
+        raise UnreadableCommand(N_("has a ~, which may mean a home folder"))
     return part[part.lastgroup or 0]
 
 
 def _check(words: tuple[str, ...]) -> None:
-    """Raise _Unreadable unless the words are one plain command."""
+    """Raise UnreadableCommand unless the words are one plain command."""
     if not words or not words[0]:
-        raise _Unreadable(N_("names no program"))
+        raise UnreadableCommand(N_("names no program"))
     first = words[0]
     if "=" in first:
-        raise _Unreadable(N_("sets a variable"))
+        raise UnreadableCommand(N_("sets a variable"))
     if first in _RESERVED or first.startswith("%"):
-        raise _Unreadable(N_("begins with a shell keyword"))
+        raise UnreadableCommand(N_("begins with a shell keyword"))
     names_variable = first in _MAY_NAME_VARIABLES and any(w.startswith("-v") for w in words)
     if first in _SHELL_TEXT or names_variable or _hands_text_to_a_shell(words):
-        raise _Unreadable(N_("passes text to a shell, which runs it as commands"))
+        raise UnreadableCommand(N_("passes text to a shell, which runs it as commands"))
 
 
 def _hands_text_to_a_shell(words: tuple[str, ...]) -> bool:

@@ -139,6 +139,7 @@ class Outcome:
 class RequestBase(ABC):
     """One call with valid arguments. It can be executed once."""
 
+    call_id: str
     # The last answer that the call depended on.
     verdict: Verdict | None = None
     # The outcome of a cancelled call so far.
@@ -187,4 +188,4 @@ class Tool(ABC):
 
     @abstractmethod
     def read(self, arguments: Mapping[str, object] | str, call_id: str = "") -> RequestBase:
-        """Return the call for these arguments, or raise ToolError."""
+        """Return the call for these arguments, or raise an error."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 from .. import N_
 from ..engine.executor import Executor, find_executor
 from ..engine.run import load_profile, prepare_rootfs, rootfs_for
-from ..errors import OllmSandboxError
 from ..i18n import _
 from ..paths import Paths
 from ..sandbox.plan.folders import find_project
@@ -70,13 +69,10 @@ class ToolContext(ToolPreferences):
             setattr(self, one.name, getattr(preferences, one.name))
 
     def folder(self) -> str:
-        """Return the project's folder with links resolved; raise ToolError if it is unusable."""
+        """Return the project's folder with links resolved; raise an error if it is unusable."""
         if not self.project:
             raise ToolError(N_("No active project available for bubblewrap execution"))
-        try:
-            return find_project(self.project, self.paths)
-        except OllmSandboxError as error:
-            raise ToolError(error.message, error.remedy) from error
+        return find_project(self.project, self.paths)
 
     def profile(self, command: str = "") -> Profile:
         """Return the profile, as it is for a command."""

@@ -193,9 +193,6 @@ def parse(text: str) -> Mapping[str, object]:
         return {}
     try:
         found: object = json.loads(text, strict=False)
-        # Some servers encode the arguments twice.
-        if isinstance(found, str):
-            found = json.loads(found, strict=False)
     except json.JSONDecodeError as error:
         start = max(0, error.pos - _EXCERPT)
         near = error.doc[start : error.pos + _EXCERPT // 2]

@@ -6,6 +6,7 @@ The front ends add how long each answer applies, and what can be pressed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from ..sandbox.unsandboxed.runner import Confinement
 from ..text.ansi import escape_line
 from .base import RequestBase, Watcher
 from .context import ToolContext
-from .roots import ClosedFolder
+from .roots import ClosedFolder, approve_root
 
 WITH_NETWORK = N_("Run command with network access: {command}?")
 _PROJECT_CHANGED = N_(
@@ -72,6 +73,16 @@ async def ask_or_end(
     if call.verdict.source is Source.NOBODY:
         why = "not allowed: nobody could be asked. Nothing was done."
     raise DeniedError(in_lines(f"{what} was {why}"))
+
+
+async def ask_about_folder(
+    context: ToolContext, watcher: Watcher, call: RequestBase, closed: ClosedFolder, first: str
+) -> None:
+    """Ask about a folder outside that a call needs, and open it to commands. `first` is the command
+    or change that needs it."""
+    question = folder_question(context, closed, first, call.call_id)
+    await ask_or_end(context, watcher, call, question, f"Writing to {closed.path}")
+    await asyncio.to_thread(approve_root, context, context.folder(), closed.path)
 
 
 def command_question(

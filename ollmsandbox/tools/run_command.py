@@ -14,7 +14,7 @@ from functools import partial
 from .. import N_
 from ..engine.executor import Executor
 from ..engine.run import PreparedRun, finish_interrupted_runs
-from ..errors import OllmSandboxError, SandboxError, in_lines
+from ..errors import OllmSandboxError, in_lines
 from ..loop import on_this_loop
 from ..paths import is_inside
 from ..permission.request import Source
@@ -41,8 +41,6 @@ from .model_text import changes_text, output_text, together
 from .parameters import DeclaredTool, parameter
 from .roots import approve_root, closed_folder, closed_working_dir
 from .shown_state import ShownState, shown_state
-
-NAME = "run_command"
 
 _DESCRIPTION = """\
 Run a terminal command in the project's root directory (or specified working directory) and return \
@@ -126,7 +124,7 @@ class CommandParameters:
 
 
 class RunCommand(DeclaredTool[CommandParameters]):
-    name = NAME
+    name = "run_command"
     declared = CommandParameters
 
     @property
@@ -157,10 +155,7 @@ class RunCommand(DeclaredTool[CommandParameters]):
     def request(self, given: CommandParameters, call_id: str) -> RunRequest:
         if not given.command.strip():
             raise ToolError(N_("Command cannot be empty"))
-        try:
-            hosts = NamedHosts(given.hosts, self._context.paths.config)
-        except SandboxError as error:
-            raise ToolError(error.message, error.remedy) from error
+        hosts = NamedHosts(given.hosts, self._context.paths.config)
         return RunRequest(self._context, given, hosts, self._context.folder(), call_id)
 
 
@@ -201,10 +196,7 @@ class RunRequest(RequestBase):
         context, given = self.context, self.given
         closed = closed_working_dir(context, self.project, given.working_dir)
         if closed is not None:
-            question = questions.folder_question(context, closed, given.command, self.call_id)
-            what = f"Writing to {closed.path}"
-            await questions.ask_or_end(context, watcher, self, question, what)
-            await asyncio.to_thread(approve_root, context, self.project, closed.path)
+            await questions.ask_about_folder(context, watcher, self, closed, given.command)
 
     async def _ask_and_run(
         self, executor: Executor, watcher: Watcher, errors: Sequence[str]

@@ -16,11 +16,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.agent import opened
 from support.person import Person
-from support.provider import TOOL, ask, gather, said
+from support.provider import TOOL, ask, gather, openai_server, said
 from support.scripted import FakeTool, Listening
 from support.servers.chain_model import write_chain_model
 from support.turn import check_pairs, run
@@ -33,12 +34,10 @@ from ollmsandbox.chat.providers.base import (
     FinishPiece,
     Model,
     ProviderError,
-    ReplyOptions,
     TooLongError,
     Usage,
 )
 from ollmsandbox.chat.providers.discover import find_servers
-from ollmsandbox.chat.providers.openai import OpenAIServer
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.tools.base import Picture
 
@@ -94,8 +93,8 @@ class Llama:
         self._process.kill()
         self._process.communicate()
 
-    def model(self, options: ReplyOptions | None = None) -> Model:
-        server = OpenAIServer(self.address, options=options)
+    def model(self, **settings: Any) -> Model:
+        server = openai_server(self.address, **settings)
         (info,) = loop.run(server.models())
         return server.model(info.name)
 
@@ -229,11 +228,11 @@ def test_it_wants_its_key() -> None:
             return KEY
 
         pieces = ask(
-            OpenAIServer(llama.address, key=key).model("m"), [Message(Role.USER, "Hi")], ()
+            openai_server(llama.address, key=key).model("m"), [Message(Role.USER, "Hi")], ()
         )
         assert said(pieces)
         with pytest.raises(ProviderError, match="does not accept the key"):
-            ask(OpenAIServer(llama.address).model("m"))
+            ask(openai_server(llama.address).model("m"))
     finally:
         llama.stop()
 
@@ -308,7 +307,7 @@ def test_a_context_that_was_thought_to_be_larger(tmp_path: Path) -> None:
         for message in (Message(Role.USER, f"{number} " * 300), Message(Role.ASSISTANT, "Well."))
     ]
     with chain(tmp_path, 1 << 13) as llama:
-        model = llama.model(ReplyOptions(context=100_000))
+        model = llama.model(room=100_000)
         conversation = Conversation(model=model, tools=[worker()], prompt="Be kind.", messages=old)
         assert run(conversation.say("Work.")).end is TurnEnd.DONE
     assert any(message.role is Role.SUMMARY for message in conversation.messages)
@@ -335,8 +334,7 @@ def test_an_endless_answer_is_stopped_or_cut_off(tmp_path: Path) -> None:
 
 def test_a_picture_that_it_refuses_is_left_out(tmp_path: Path) -> None:
     with chain(tmp_path, 1 << 12) as llama:
-        options = ReplyOptions(seeing=("blind",))
-        model = OpenAIServer(llama.address, options=options).model("blind")
+        model = openai_server(llama.address, seeing=("blind",)).model("blind")
         shown = Message(Role.USER, "What is it?", pictures=(Picture("image/png", b"\x89PNG"),))
         assert said(ask(model, [shown], (TOOL,))) == "I work."
         assert not model.sees_pictures

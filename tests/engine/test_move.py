@@ -121,12 +121,12 @@ def test_saved_rules_move_along(person: Person) -> None:
 
     def rules(project: str) -> set[Rule]:
         return {
-            Rule(Key("run_command", project, Command(("make",), f"{project}/src")), always),
+            Rule(Key("run_command", project, Command("make", f"{project}/src")), always),
             Rule(Key("edit_file", project, Target(f"{project}/a")), Answer.DENY_ALWAYS),
             Rule(Key("edit_file", project, Target("/old-but-not-it/a")), Answer.DENY_ALWAYS),
         }
 
-    other = Rule(Key("run_command", "/old-but-not-it", Command(("make",), "/old")), always)
+    other = Rule(Key("run_command", "/old-but-not-it", Command("make", "/old")), always)
     for rule in (*rules("/old"), other):
         store.add(rule)
     with store.move_project("/old", "/new"):

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,11 +19,11 @@ from ollmsandbox.chat.providers.base import (
     Model,
     Piece,
     ProviderError,
-    ReplyOptions,
     TextPiece,
     ThinkingPiece,
-    Timeouts,
 )
+from ollmsandbox.chat.providers.client import KeySource
+from ollmsandbox.chat.providers.connections_file import Connection, ServerKind
 from ollmsandbox.chat.providers.ollama import OllamaServer
 from ollmsandbox.chat.providers.openai import OpenAIServer
 
@@ -36,22 +36,22 @@ async def key_source() -> str:
     return KEY
 
 
-def openai(
-    address: str,
-    name: str = "m",
-    *,
-    key: bool = False,
-    idle: float = 60,
-    options: ReplyOptions | None = None,
-) -> Model:
-    source = key_source if key else None
-    timeouts = Timeouts(idle=idle)
-    return OpenAIServer(address, key=source, timeouts=timeouts, options=options).model(name)
+def openai_server(
+    address: str, *, key: KeySource | None = None, idle: float = 60, **settings: Any
+) -> OpenAIServer:
+    return OpenAIServer(Connection("", ServerKind.OPENAI, address, idle=idle, **settings), key)
 
 
-def ollama(address: str, name: str = "m", *, idle: float = 60, room: int = 32768) -> Model:
-    options = ReplyOptions(context=room)
-    return OllamaServer(address, timeouts=Timeouts(idle=idle), options=options).model(name)
+def openai(address: str, name: str = "m", *, key: bool = False, **settings: Any) -> Model:
+    return openai_server(address, key=key_source if key else None, **settings).model(name)
+
+
+def ollama_server(address: str, *, idle: float = 60, room: int = 32768) -> OllamaServer:
+    return OllamaServer(Connection("", ServerKind.OLLAMA, address, idle=idle, room=room))
+
+
+def ollama(address: str, name: str = "m", **settings: Any) -> Model:
+    return ollama_server(address, **settings).model(name)
 
 
 def ask(

@@ -16,6 +16,7 @@ from ollmsandbox.chat.messages import Message, ToolCall, ToolSpec
 from ollmsandbox.chat.providers.base import (
     CallPiece,
     FinishPiece,
+    Model,
     Piece,
     ProviderError,
     TextPiece,
@@ -38,15 +39,18 @@ def call(name: str = "run_command", id: str = "1", **arguments: object) -> CallP
     return CallPiece(ToolCall(id, name, arguments))
 
 
-class ScriptedModel:
+class ScriptedModel(Model):
     """Sends each reply once, in order; after the last one it sends `Done.`"""
 
-    longest_answer = None
-    sees_pictures = False
-    is_sight_known = True
-
-    def __init__(self, *replies: Reply, length: int | None = None, name: str = "scripted") -> None:
+    def __init__(
+        self,
+        *replies: Reply,
+        length: int | None = None,
+        name: str = "scripted",
+        sees: bool = False,
+    ) -> None:
         self.name = name
+        self._sees = sees
         self._replies = list(replies)
         self._length = length
         self.seen: list[tuple[Message, ...]] = []
@@ -55,6 +59,10 @@ class ScriptedModel:
 
     async def context_length(self) -> int | None:
         return self._length
+
+    @property
+    def sees_pictures(self) -> bool:
+        return self._sees
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         return [replace(message, thinking="") for message in messages]

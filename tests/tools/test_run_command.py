@@ -214,7 +214,7 @@ def test_what_cannot_run_is_an_error(agent: Agent, person: Person) -> None:
         with pytest.raises(ToolError, match=r"^Command cannot be empty$"):
             agent.run(command)
     for project, why in ((None, "No active project"), (f"{person.home}/gone", "does not exist")):
-        with pytest.raises(ToolError, match=why):
+        with pytest.raises(OllmSandboxError, match=why):
             Agent(person, project=project).run("ls")
     for seconds in (0, -1, "soon", 1.5):
         with pytest.raises(ToolError, match="timeout"):

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from ...errors import NetError, OllmSandboxError
@@ -112,49 +113,43 @@ class ModelInfo(NamedTuple):
     can_see: bool | None = None
 
 
-class Model(Protocol):
-    """Closing the iterator of a reply, or cancelling the task that reads it, ends the request at
-    once. Raises ProviderError."""
+class Model(ABC):
+    """A model, as far as its server says something about it."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    # The longest answer that the user allows, in tokens.
+    longest_answer: int | None = None
 
-    @property
-    def longest_answer(self) -> int | None:
-        """The longest answer that the user allows, in tokens."""
-
-    async def context_length(self) -> int | None: ...
+    async def context_length(self) -> int | None:
+        return None
 
     @property
     def sees_pictures(self) -> bool:
         """Whether it can be sent pictures, by its server or else by the user; known after
         `context_length`."""
+        return False
 
     @property
     def is_sight_known(self) -> bool:
         """Whether its server says if it sees pictures; otherwise the user may say so."""
+        return True
+
+    async def is_loaded(self) -> bool | None:
+        """Return whether it is in memory, since loading it may take minutes; None if the server
+        does not say."""
+        return None
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with only that thinking and those fields that will be sent."""
-        ...
+        return list(messages)
 
-    def reply(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncIterator[Piece]: ...
-
-
-@runtime_checkable
-class ReportsLoading(Protocol):
-    """A model whose server says whether it is in memory. Loading it may take minutes."""
-
-    async def is_loaded(self) -> bool | None:
-        """Return None if the server does not say."""
+    @abstractmethod
+    def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> AsyncIterator[Piece]:
+        """Closing the iterator, or cancelling the task that reads it, ends the request at once.
+        Raises ProviderError."""
 
 
 class Server(Protocol):
-    @property
-    def address(self) -> str: ...
-
     async def models(self) -> list[ModelInfo]: ...
 
     def model(self, name: str) -> Model: ...
@@ -163,14 +158,6 @@ class Server(Protocol):
 # In tokens. Ollama's own default is 4096 or fewer, and it silently drops the rest; a model's
 # maximum may need more memory than the machine has.
 DEFAULT_CONTEXT = 32768
-
-
-class Timeouts(NamedTuple):
-    """Seconds."""
-
-    connect: float = 10.0
-    # Without receiving a byte. A model may think for minutes before it answers.
-    idle: float = 300.0
 
 
 class Effort(Enum):
@@ -192,22 +179,6 @@ class Price(NamedTuple):
 
     def of(self, prompt: int, reply: int) -> float:
         return (prompt * self.prompt + reply * self.reply) / 1_000_000
-
-
-class ReplyOptions(NamedTuple):
-    """The user's settings for the replies of a connection; None leaves it to the server."""
-
-    # In tokens.
-    context: int | None = None
-    answer: int | None = None
-    effort: Effort | None = None
-    temperature: float | None = None
-    price: Price | None = None
-    # Models that see pictures, by the user's word.
-    seeing: tuple[str, ...] = ()
-
-    def usage(self, prompt: int, reply: int) -> Usage:
-        return Usage(prompt, reply, self.price.of(prompt, reply) if self.price else None)
 
 
 def ollama_root(text: str) -> str:

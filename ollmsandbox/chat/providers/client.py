@@ -11,11 +11,13 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from ... import N_
 from ...errors import NetError
 from ...net.http import Exchange, Request
-from .base import Piece, ProviderError, RefusedError, RetryPiece, Timeouts, is_azure
+from .base import Piece, ProviderError, RefusedError, RetryPiece, is_azure
+from .connections_file import Connection, normal_address
 from .errors import from_message, from_status, not_a_model_server
 from .json_reader import read_json
 from .mask import KeyMask
@@ -27,28 +29,21 @@ KeySource = Callable[[], Awaitable[str]]
 RETRY_DELAYS = (0.5, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 120.0)
 _LIST_LIMIT = 16 << 20
 _LONGEST_LINE = 4 << 20
-_SHORT_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
+_SHORT_CONNECT, _SHORT_IDLE = 5.0, 15.0
 
 
 class Client:
     """Requests to one server, with its key."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: KeySource | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """The address may end in a query, which is added to each request."""
-        self.address = address
+    def __init__(self, connection: Connection, key: KeySource | None = None) -> None:
+        # As it is in the file, or as the user just typed it.
+        address = normal_address(connection.kind, connection.address)
+        self.connection = replace(connection, address=address)
+        # A query is added to each request.
         self.root, mark, query = address.partition("?")
         self._query = mark + query
-        self._headers = headers or {}
         self._find_key = key
         self._key: str | None = None
-        self._timeouts = timeouts or Timeouts()
         self.mask = KeyMask()
 
     @asynccontextmanager
@@ -56,7 +51,7 @@ class Client:
         self, path: str, body: Mapping[str, object], model: str
     ) -> AsyncIterator[Exchange]:
         """Send a request and yield its response, to be read piece by piece."""
-        request = await self._request("POST", path, body, self._timeouts)
+        request = await self._request("POST", path, body)
         with _provider_errors():
             async with Exchange(request) as exchange:
                 await self._check(exchange, request.url, model)
@@ -72,9 +67,13 @@ class Client:
     ) -> Mapping[str, object]:
         """Return the JSON object that the server answers. For requests that need no thinking: the
         time-outs are short."""
-        timeouts = Timeouts(*map(min, _SHORT_TIMEOUTS, self._timeouts))
         method = "GET" if body is None else "POST"
-        request = await self._request(method, path, body, timeouts, root)
+        request = await self._request(method, path, body, root)
+        request = replace(
+            request,
+            connect_timeout=min(request.connect_timeout, _SHORT_CONNECT),
+            idle_timeout=min(request.idle_timeout, _SHORT_IDLE),
+        )
         with _provider_errors():
             async with Exchange(request, _LIST_LIMIT) as exchange:
                 await self._check(exchange, request.url, model)
@@ -99,7 +98,6 @@ class Client:
         method: str,
         path: str,
         body: Mapping[str, object] | None,
-        timeouts: Timeouts,
         root: str = "",
     ) -> Request:
         key = self._key
@@ -113,9 +111,10 @@ class Client:
         self.mask = KeyMask(key)
         headers: dict[str, str] = {}
         if key:
-            own = {"api-key": key} if is_azure(self.address) else {"Authorization": f"Bearer {key}"}
+            is_at_azure = is_azure(self.connection.address)
+            own = {"api-key": key} if is_at_azure else {"Authorization": f"Bearer {key}"}
             headers.update(own)
-        headers.update(self._headers)
+        headers.update(self.connection.headers)
         data = None
         if body is not None:
             data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
@@ -125,8 +124,8 @@ class Client:
             f"{root or self.root}{path}{self._query}",
             data,
             headers,
-            connect_timeout=timeouts.connect,
-            idle_timeout=timeouts.idle,
+            connect_timeout=self.connection.connect,
+            idle_timeout=self.connection.idle,
         )
 
     async def _check(self, exchange: Exchange, url: str, model: str) -> None:
@@ -179,9 +178,8 @@ async def retried(
 class LineReader:
     """Splits the response into lines, which end in LF, CR or both."""
 
-    def __init__(self, read: Callable[[], Awaitable[bytes]], longest: int = _LONGEST_LINE) -> None:
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
         self._read = read
-        self._longest = longest
         # A piece may end in the middle of a character, or between CR and LF.
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
@@ -207,11 +205,11 @@ class LineReader:
                 self._rest, self._rest_size = [], 0
             self._rest.append(part)
             self._rest_size += len(part)
-            if self._rest_size > self._longest:
+            if self._rest_size > _LONGEST_LINE:
                 raise ProviderError(
                     N_("The server sent a line of more than {size} MiB."),
                     N_("It may not be a model server."),
-                    size=self._longest >> 20,
+                    size=_LONGEST_LINE >> 20,
                 )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -15,7 +14,7 @@ from ...errors import Sentence
 from ...net.addresses import is_loopback
 from ...paths import Paths
 from . import connections_file
-from .base import ProviderError, ReplyOptions, Server, Timeouts
+from .base import ProviderError, Server
 from .connections_file import TOUR, Connection, ConnectionList, ServerKind
 from .keys import KeyStorage, KeyStore
 
@@ -26,14 +25,13 @@ class ConnectionStore:
     def __init__(
         self,
         paths: Paths,
-        environ: Mapping[str, str] | None = None,
-        keys: KeyStore | None = None,
+        environ: Mapping[str, str],
         say: Callable[[str], str] = str,
     ) -> None:
         """`say` translates the texts of the tour."""
         self._say = say
         self.file = paths.config / "connections.yaml"
-        self._keys = keys or KeyStore(paths, os.environ if environ is None else environ)
+        self._keys = KeyStore(paths, environ)
         self._settings = SettingsFile(
             self.file, connections_file.SOURCE, connections_file.read, ConnectionList()
         )
@@ -67,16 +65,13 @@ class ConnectionStore:
             return chosen[0]
         return listing.connections[0] if len(listing.connections) == 1 else None
 
-    async def put(self, connection: Connection, *, key: str | None = None) -> Connection:
-        """Add a connection, or replace the one with its name. A key is stored; "" removes the
-        stored one, and None keeps it."""
-        return await self._shielded(self._put(connection.name, connection, key))
-
-    async def change(
-        self, before: str, connection: Connection, *, key: str | None = None
+    async def put(
+        self, connection: Connection, *, before: str | None = None, key: str | None = None
     ) -> Connection:
-        """Replace the connection called `before`, or add one if that is empty. Raise an error if
-        the new name belongs to another connection. `key` is as in `put`."""
+        """Add a connection, or replace the one with its name. With `before`, replace the one of
+        that name, or none if it is empty; raise an error if the new name belongs to another one.
+        A key is stored; "" removes the stored one, and None keeps it."""
+        before = connection.name if before is None else before
         self._check_free(before, connection.name, self._settings.read())
         return await self._shielded(self._put(before, connection, key))
 
@@ -194,20 +189,7 @@ class ConnectionStore:
 
         source = find_key if key is not None or connection.key is not KeyStorage.NONE else None
         kind = OpenAIServer if connection.kind is ServerKind.OPENAI else OllamaServer
-        return kind(
-            connection.address,
-            key=source,
-            timeouts=Timeouts(connection.connect, connection.idle),
-            headers=dict(connection.headers),
-            options=ReplyOptions(
-                connection.room,
-                connection.answer,
-                connection.effort,
-                connection.temperature,
-                connection.price,
-                connection.seeing,
-            ),
-        )
+        return kind(connection, source)
 
     async def _forget(self, name: str, place: KeyStorage) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ... import N_
 from ...config.yaml_reader import Value, YamlSource, parse_yaml
-from .base import Effort, Price, ProviderError, Timeouts, ollama_root, openai_root
+from .base import Effort, Price, ProviderError, Usage, ollama_root, openai_root
 from .keys import KeyStorage
 from .tour import NAME
 
@@ -51,9 +51,12 @@ class Connection:
     # Models that see pictures although the server does not say so.
     seeing: tuple[str, ...] = ()
     # Seconds until a server has to accept a connection, and without data after which the connection
-    # counts as lost.
-    connect: float = Timeouts().connect
-    idle: float = Timeouts().idle
+    # counts as lost: a model may think for minutes before it answers.
+    connect: float = 10.0
+    idle: float = 300.0
+
+    def usage(self, prompt: int, reply: int) -> Usage:
+        return Usage(prompt, reply, self.price.of(prompt, reply) if self.price else None)
 
 
 @dataclass(frozen=True)

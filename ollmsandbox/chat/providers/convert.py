@@ -106,28 +106,6 @@ def masked_fields(fields: Mapping[str, object], mask: KeyMask) -> Mapping[str, o
     return read_object(mask.whole(json.dumps(filled))) if filled else {}
 
 
-def pair_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without calls that have no result, results without a call, and empty
-    messages. A session may have been stopped anywhere, and servers refuse all of these."""
-    results = {message.call_id for message in messages if message.role is Role.TOOL}
-    open_calls: set[str] = set()
-    kept: list[Message] = []
-    for message in messages:
-        if message.role is Role.TOOL:
-            if message.call_id not in open_calls:
-                continue
-            open_calls.discard(message.call_id)
-        elif message.role is Role.ASSISTANT:
-            calls = tuple(call for call in message.calls if call.id in results)
-            open_calls.update(call.id for call in calls)
-            if len(calls) < len(message.calls):
-                message = replace(message, calls=calls)
-            if not calls and not message.text.strip():
-                continue
-        kept.append(message)
-    return kept
-
-
 def with_pictures(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with the pictures of results in a message of the user after them: servers
     accept them only there, where the user's own are. Only the last are sent, as they are large."""
@@ -196,20 +174,20 @@ def new_call_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(9))
 
 
-class CallBuilder:
-    """Makes the calls of a reply, each with its own id: servers leave ids out or repeat them."""
-
-    def __init__(self, mask: KeyMask, tools: Iterable[ToolSpec] = ()) -> None:
-        self._used: set[str] = set()
-        self._mask = mask
-        self._names = {tool.name for tool in tools}
-
-    def make(
-        self, id_: str, name: str, arguments: object, fields: Mapping[str, object] | None = None
-    ) -> ToolCall:
-        if not 0 < len(id_) <= 64 or not id_.isprintable() or id_ in self._used:
-            id_ = new_call_id()
-        self._used.add(id_)
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        found = read_arguments(self._mask.whole(text))
-        return ToolCall(id_, tool_name(self._mask.whole(name), self._names), found, fields or {})
+def read_call(
+    id_: str,
+    name: str,
+    arguments: object,
+    fields: Mapping[str, object],
+    mask: KeyMask,
+    tools: Iterable[ToolSpec],
+) -> ToolCall:
+    """Return a call for us. Where its id could not be sent back, it has none: the conversation
+    gives it one, as it does if the server has used the id before."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(
+        id_ if len(id_) <= 64 and id_.isprintable() else "",
+        tool_name(mask.whole(name), {tool.name for tool in tools}),
+        read_arguments(mask.whole(text)),
+        fields,
+    )

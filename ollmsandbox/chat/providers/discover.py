@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .base import ModelInfo, ProviderError, Timeouts, ollama_root
+from .base import ModelInfo, ProviderError
 from .client import Client, KeySource
-from .connections_file import ServerKind
+from .connections_file import Connection, ServerKind
 from .ollama import ollama_names
 from .openai import OpenAIServer
 
@@ -39,28 +39,28 @@ async def find_servers(
     known: Mapping[int, str] = KNOWN_SERVERS, *, patience: float = 2.0
 ) -> list[FoundServer]:
     """Try all ports at once. Ignore what does not answer soon or is not a model server."""
-    timeouts = Timeouts(connect=patience, idle=patience)
-    found = await asyncio.gather(*(_try(*one, timeouts, patience) for one in known.items()))
+    found = await asyncio.gather(*(_try(*one, patience) for one in known.items()))
     return [one for one in found if one is not None]
 
 
-async def _try(port: int, name: str, timeouts: Timeouts, patience: float) -> FoundServer | None:
+async def _try(port: int, name: str, patience: float) -> FoundServer | None:
     try:
         # Also ends a server that sends a byte now and then.
         async with asyncio.timeout(patience * 2):
-            return await look_at_server(name, f"http://127.0.0.1:{port}", timeouts=timeouts)
+            return await look_at_server(name, f"http://127.0.0.1:{port}", patience=patience)
     except (ProviderError, TimeoutError):
         return None
 
 
 async def look_at_server(
-    name: str, address: str, *, key: KeySource | None = None, timeouts: Timeouts | None = None
+    name: str, address: str, *, key: KeySource | None = None, patience: float = 10.0
 ) -> FoundServer:
     """Return what kind of server is at an address; raise ProviderError if none of those known."""
+    wanted = Connection(name, ServerKind.OLLAMA, address, connect=patience, idle=patience)
     with contextlib.suppress(ProviderError):
-        root = ollama_root(address)
-        names = await ollama_names(Client(root, key=key, timeouts=timeouts))
-        return FoundServer(name, ServerKind.OLLAMA, root, tuple(map(ModelInfo, names)))
-    server = OpenAIServer(address, key=key, timeouts=timeouts)
+        client = Client(wanted, key)
+        names = tuple(map(ModelInfo, await ollama_names(client)))
+        return FoundServer(name, ServerKind.OLLAMA, client.connection.address, names)
+    server = OpenAIServer(replace(wanted, kind=ServerKind.OPENAI), key)
     models = tuple(await server.models())
     return FoundServer(name, ServerKind.OPENAI, server.address, models)

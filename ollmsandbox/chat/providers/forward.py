@@ -38,9 +38,6 @@ class ModelForwarder:
         self._room = _MOST_BODIES
         self._lock = threading.Lock()
 
-    def __repr__(self) -> str:
-        return f"ModelForwarder({self._connection.name!r})"
-
     def __call__(self, client: socket.socket) -> None:
         """Serve one connection until it ends."""
         server: Any = SimpleNamespace(forwarder=self)

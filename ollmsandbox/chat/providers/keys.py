@@ -46,9 +46,6 @@ class KeyStore:
         self._environ = environ
         self._patience = patience
 
-    def __repr__(self) -> str:
-        return "KeyStore()"
-
     async def get(self, name: str, place: KeyStorage) -> str:
         if place is KeyStorage.KEYRING:
             found: str = await self._ask_keyring(

@@ -13,9 +13,6 @@ class KeyMask:
     def __init__(self, key: str = "") -> None:
         self._key = key if len(key) >= _SHORTEST else ""
 
-    def __repr__(self) -> str:
-        return "KeyMask()"
-
     def whole(self, text: str) -> str:
         return text.replace(self._key, INSTEAD) if self._key else text
 
@@ -29,9 +26,6 @@ class MaskedStream:
     def __init__(self, key: str) -> None:
         self._key = key
         self._held = ""
-
-    def __repr__(self) -> str:
-        return "MaskedStream()"
 
     def feed(self, text: str) -> str:
         if not self._key:

@@ -18,8 +18,6 @@ _AT_ONCE = 4
 
 
 class OllamaServer(RemoteServer):
-    find_root = staticmethod(base.ollama_root)
-
     async def models(self) -> list[base.ModelInfo]:
         names = await ollama_names(self._client)
         loaded = await loaded_models(self._client)
@@ -36,14 +34,14 @@ class OllamaServer(RemoteServer):
         return list(await asyncio.gather(*map(look, names)))
 
     def model(self, name: str) -> OllamaModel:
-        return OllamaModel(name, self._client, self._options)
+        return OllamaModel(name, self._client)
 
 
 async def ollama_names(client: Client) -> list[str]:
     """Return the names of all models of a server. Raise ProviderError if it is not Ollama."""
     entries = (await client.ask("/api/tags")).get("models")
     if not isinstance(entries, list):
-        raise not_a_model_server(client.address)
+        raise not_a_model_server(client.root)
     names = (text_value(inside(entry, "name") or inside(entry, "model")) for entry in entries)
     return [name for name in names if name]
 
@@ -72,9 +70,9 @@ async def show(client: Client, name: str) -> base.ModelInfo:
 
 
 class OllamaModel(RemoteModel):
-    def __init__(self, name: str, client: Client, options: base.ReplyOptions) -> None:
-        super().__init__("ollama", name, client, options)
-        self._room = options.context or base.DEFAULT_CONTEXT
+    def __init__(self, name: str, client: Client) -> None:
+        super().__init__(name, client)
+        self._room = self._settings.room or base.DEFAULT_CONTEXT
         self._used: int | None = None
 
     async def context_length(self) -> int | None:
@@ -97,8 +95,8 @@ class OllamaModel(RemoteModel):
         # First: it finds out whether the model can see.
         options = {
             "num_ctx": await self.context_length(),
-            "num_predict": self._options.answer,
-            "temperature": self._options.temperature,
+            "num_predict": self._settings.answer,
+            "temperature": self._settings.temperature,
         }
         body: dict[str, object] = {
             "model": self.name,
@@ -106,15 +104,14 @@ class OllamaModel(RemoteModel):
             "stream": True,
             "options": {name: value for name, value in options.items() if value is not None},
         }
-        if self._options.effort is not None:
-            effort = self._options.effort
+        if self._settings.effort is not None:
+            effort = self._settings.effort
             body["think"] = False if effort is base.Effort.NONE else effort.value
         if tools:
             body["tools"] = convert.tool_list(tools)
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
-            maker = convert.CallBuilder(mask, tools)
             lines = LineReader(exchange.read)
             understood = has_calls = False
             field = ""
@@ -135,7 +132,9 @@ class OllamaModel(RemoteModel):
                         arguments = inside(given, "function", "arguments")
                         has_calls = True
                         id_, fields = inside(given, "id"), convert.call_fields(given, mask)
-                        yield base.CallPiece(maker.make(text_value(id_), name, arguments, fields))
+                        yield base.CallPiece(
+                            convert.read_call(text_value(id_), name, arguments, fields, mask, tools)
+                        )
                 if found.get("done") is True:
                     for piece in words.end():
                         yield piece
@@ -145,7 +144,7 @@ class OllamaModel(RemoteModel):
                         number_value(found.get(key)) for key in ("prompt_eval_count", "eval_count")
                     )
                     if prompt is not None or said is not None:
-                        yield self._options.usage(prompt or 0, said or 0)
+                        yield self._settings.usage(prompt or 0, said or 0)
                     yield base.FinishPiece(cut_off=found.get("done_reason") == "length")
                     return
         for piece in words.end():
@@ -156,7 +155,7 @@ class OllamaModel(RemoteModel):
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     names = {call.id: call.name for message in messages for call in message.calls}
     sent: list[dict[str, object]] = []
-    for message in convert.with_pictures(convert.pair_calls(messages)):
+    for message in convert.with_pictures(messages):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             entry["images"] = [picture.in_base64 for picture in message.pictures]

@@ -81,7 +81,7 @@ class OpenAIStream:
         self._mask = mask
         self._origin = origin
         self._splitter = TextSplitter(mask)
-        self._builder = convert.CallBuilder(mask, tools)
+        self._tools = tools
         self._calls: list[_Call] = []
         self._thinking_field = ""
         self._fields: dict[str, object] = {}
@@ -123,7 +123,9 @@ class OpenAIStream:
             for call in self._calls:
                 if call.name:
                     given = call.text if call.whole is None else call.whole
-                    made = self._builder.make(call.id, call.name, given, call.fields)
+                    made = convert.read_call(
+                        call.id, call.name, given, call.fields, self._mask, self._tools
+                    )
                     pieces.append(base.CallPiece(made))
             fields = convert.masked_fields(
                 {**self._fields, "reasoning_details": self._details.whole()}, self._mask
@@ -227,8 +229,6 @@ _DEPLOYMENT = re.compile(r"(?P<root>.*)/deployments/(?P<name>[^/]+)")
 
 
 class OpenAIServer(RemoteServer):
-    find_root = staticmethod(base.openai_root)
-
     async def models(self) -> list[base.ModelInfo]:
         if deployment := _DEPLOYMENT.fullmatch(self._client.root):
             # Azure lists what could be deployed; the address names what is.
@@ -242,7 +242,7 @@ class OpenAIServer(RemoteServer):
         return [base.ModelInfo(name, _length(entry)) for name, entry in named if name]
 
     def model(self, name: str) -> OpenAIModel:
-        return OpenAIModel(name, self._client, self._options)
+        return OpenAIModel(name, self._client)
 
 
 def _length(entry: object) -> int | None:
@@ -265,9 +265,9 @@ def _sees(entry: object) -> bool | None:
 
 
 class OpenAIModel(RemoteModel):
-    def __init__(self, name: str, client: Client, options: base.ReplyOptions) -> None:
-        super().__init__("openai", name, client, options)
-        self._length = options.context
+    def __init__(self, name: str, client: Client) -> None:
+        super().__init__(name, client)
+        self._length = self._settings.room
         # Newer models of OpenAI insist on another name.
         self._answer_field = "max_tokens"
         # Not every server supports the option.
@@ -301,7 +301,7 @@ class OpenAIModel(RemoteModel):
             context = number_value(inside(started, "default_generation_settings", "n_ctx"))
             length = min((number for number in (length, context) if number), default=None)
             sees = _sees(started) if sees is None else sees
-        self._length = self._options.context or length
+        self._length = self._settings.room or length
         self._sees = sees if self._sees is None else self._sees
         self._was_described = True
 
@@ -326,12 +326,12 @@ class OpenAIModel(RemoteModel):
         }
         if tools:
             body["tools"] = convert.tool_list(tools)
-        if self._options.answer is not None:
-            body[self._answer_field] = self._options.answer
-        if self._options.effort is not None:
-            body["reasoning_effort"] = self._options.effort.value
-        if self._options.temperature is not None:
-            body["temperature"] = self._options.temperature
+        if self._settings.answer is not None:
+            body[self._answer_field] = self._settings.answer
+        if self._settings.effort is not None:
+            body["reasoning_effort"] = self._settings.effort.value
+        if self._settings.temperature is not None:
+            body["temperature"] = self._settings.temperature
         if self._wants_usage:
             body["stream_options"] = {"include_usage": True}
         try:
@@ -359,7 +359,7 @@ class OpenAIModel(RemoteModel):
         if not answer.is_complete:
             raise answer_lost(self._client.root, was_understood=answer.understood)
         if answer.usage is not None:
-            yield self._options.usage(answer.usage.prompt, answer.usage.reply)
+            yield self._settings.usage(answer.usage.prompt, answer.usage.reply)
         yield answer.finish
 
     def _learn(self, error: base.ProviderError, *, had_pictures: bool) -> bool:
@@ -412,7 +412,7 @@ def to_openai(
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    found = convert.with_pictures(convert.pair_calls(messages))
+    found = convert.with_pictures(messages)
     for message in convert.with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:

@@ -3,55 +3,44 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Sequence
 
 from ..messages import Message, ToolSpec
-from .base import Piece, ReplyOptions, Timeouts
+from .base import Model, Piece
 from .client import Client, KeySource, retried
+from .connections_file import Connection
 from .convert import ReturnThinking, model_origin, returned, without_pictures
 
 
 class RemoteServer:
-    """Keeps the client and the options that a server and its models share."""
+    """Keeps the client that a server and its models share."""
 
-    # Returns the URL below which its interface is, from what the user typed.
-    find_root: Callable[[str], str]
-
-    def __init__(
-        self,
-        address: str,
-        *,
-        key: KeySource | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
-        options: ReplyOptions | None = None,
-    ) -> None:
-        root = self.find_root(address)
-        self._client = Client(root, key=key, timeouts=timeouts, headers=headers)
-        self._options = options or ReplyOptions()
+    def __init__(self, connection: Connection, key: KeySource | None = None) -> None:
+        self._client = Client(connection, key)
 
     @property
     def address(self) -> str:
-        return self._client.address
+        return self._client.connection.address
 
 
-class RemoteModel(ABC):
+class RemoteModel(Model):
     """Tells what is known of a model, and retries a request that fails in passing."""
 
-    def __init__(self, kind: str, name: str, client: Client, options: ReplyOptions) -> None:
+    def __init__(self, name: str, client: Client) -> None:
         self.name = name
-        self.longest_answer = options.answer
         self._client = client
-        self._options = options
+        # What the user has set for its replies.
+        self._settings = client.connection
+        self.longest_answer = self._settings.answer
         # None if the server does not say.
         self._sees: bool | None = None
         self._thinking = ReturnThinking.THIS_TURN
-        self._origin = model_origin(kind, client.root, name)
+        self._origin = model_origin(self._settings.kind.value, client.root, name)
 
     @property
     def sees_pictures(self) -> bool:
-        return self.name in self._options.seeing if self._sees is None else self._sees
+        return self.name in self._settings.seeing if self._sees is None else self._sees
 
     @property
     def is_sight_known(self) -> bool:

@@ -394,11 +394,9 @@ class History:
             Question.insert(**_question(verdict.request, verdict.at)).on_conflict_ignore().execute()
             Question.update(**said).where(Question.id == verdict.request.id).execute()
 
-    def questions(self, session_id: str = "") -> list[Question]:
+    def questions(self, session_id: str) -> list[Question]:
         with self.manager.store.translated_errors():
-            query = Question.select()
-            if session_id:
-                query = query.where(Question.session_id == session_id)
+            query = Question.select().where(Question.session_id == session_id)
             return list(query.order_by(Question.asked_at))
 
     def _update(self, session_id: str, **values: object) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
 from ... import N_
@@ -19,104 +19,77 @@ from .stored import SessionInfo, Spent, StoredMessage, StoredSession
 
 Job = Callable[[], None]
 
-_PATIENCE = 5.0
+# Seconds: for the end of what is being written, and until a job is tried again.
+_PATIENCE, _PAUSE = 5.0, 1.0
 
 
 class WriterThread:
-    """Runs jobs one after the other. If one fails (the database is locked, the disk is full), it
-    and those behind it are kept, and tried again when the next one is added."""
+    """Runs jobs one after the other. If one fails (the database is locked, the disk is full), it is
+    tried again, and those behind it wait."""
 
-    def __init__(self, failed: Callable[[str], None], done: Callable[[], None]) -> None:
-        """Both functions are called on the writer's thread: `failed` with the reason when writing
-        begins to fail, `done` when the thread ends."""
+    def __init__(self, failed: Callable[[str], bool], done: Callable[[], None]) -> None:
+        """Both functions are called on the writer's thread: `failed` with the reason, until it
+        returns True because the user was told; `done` when the thread ends."""
         self._failed = failed
         self._done = done
-        self._jobs: deque[Job] = deque()
-        self._changed = threading.Condition()
-        self._is_closing = False
-        self._is_failing = False
-        # Counts the rounds in which all jobs were tried: `flush` waits for one more of them.
-        self._wanted = self._tried = 0
+        # None ends the thread.
+        self._jobs: queue.Queue[Job | None] = queue.Queue()
+        self._is_closing = threading.Event()
+        # Whether the user knows that writing fails.
+        self._is_known = False
         self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
         """Add a job, without waiting for it."""
-        with self._changed:
-            self._jobs.append(job)
-            self._wake()
-
-    @property
-    def left(self) -> int:
-        """The number of jobs that are not done yet."""
-        with self._changed:
-            return len(self._jobs)
-
-    async def flushed(self, patience: float) -> bool:
-        """Wait until everything is written. Return False if that fails."""
-        return not self.left or await asyncio.to_thread(self._flush, patience)
-
-    def _flush(self, patience: float) -> bool:
-        with self._changed:
-            if not self._jobs:
-                return True
-            self._wake()
-            round_ = self._wanted
-            self._changed.wait_for(lambda: not self._jobs or self._tried >= round_, patience)
-            return not self._jobs
-
-    def close(self) -> None:
-        """Let the thread end once it has tried what is left. Does not wait for it."""
-        with self._changed:
-            self._is_closing = True
-            if self._thread is not None:
-                self._wanted += 1
-                self._changed.notify_all()
-
-    def join(self, patience: float) -> None:
-        if self._thread is not None:
-            self._thread.join(patience)
-
-    def _wake(self) -> None:
-        self._wanted += 1
+        self._jobs.put(job)
         if self._thread is None:
             # Not from a pool, which is joined when the program ends: a database may stay locked.
             self._thread = threading.Thread(target=self._work, name="session writer", daemon=True)
             self._thread.start()
-        self._changed.notify_all()
+
+    @property
+    def left(self) -> int:
+        """The number of jobs that are not done yet."""
+        return self._jobs.unfinished_tasks
+
+    async def flushed(self, patience: float) -> bool:
+        """Wait until everything is written. Return False if that takes longer."""
+        return not self.left or await asyncio.to_thread(self._flush, patience)
+
+    def _flush(self, patience: float) -> bool:
+        done = self._jobs.all_tasks_done
+        with done:
+            return done.wait_for(lambda: not self.left, patience)
+
+    def close(self, patience: float) -> None:
+        """Try what is left, and wait for that."""
+        if self._thread is not None:
+            self._is_closing.set()
+            self._jobs.put(None)
+            self._thread.join(patience)
 
     def _work(self) -> None:
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._wanted > self._tried)
-                    wanted, is_last = self._wanted, self._is_closing
-                self._write()
-                with self._changed:
-                    self._tried = wanted
-                    self._changed.notify_all()
-                    if is_last:
+            while (job := self._jobs.get()) is not None:
+                while not self._try(job):
+                    if self._is_closing.is_set():
                         return
+                    self._is_closing.wait(_PAUSE)
+                self._jobs.task_done()
+            self._jobs.task_done()
         finally:
             self._done()
 
-    def _write(self) -> None:
-        while True:
-            with self._changed:
-                if not self._jobs:
-                    return
-                job = self._jobs[0]
-            try:
-                job()
-            except OllmSandboxError as error:
-                if not self._is_failing:
-                    self._is_failing = True
-                    self._failed(str(error))
-                return
-            except Exception as error:  # noqa: BLE001 - reported; it would fail again
-                self._failed(repr(error))
-            self._is_failing = False
-            with self._changed:
-                self._jobs.popleft()
+    def _try(self, job: Job) -> bool:
+        try:
+            job()
+        except OllmSandboxError as error:
+            self._is_known = self._is_known or self._failed(str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - reported; it would fail again
+            self._failed(repr(error))
+        self._is_known = False
+        return True
 
 
 class SessionWriter:
@@ -137,8 +110,6 @@ class SessionWriter:
         # Set by the conversation: shows a text to the user.
         self.notify: Callable[[str], None] = lambda _text: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Why writing failed before there was a loop to report it on.
-        self._unreported = ""
         # Each thread has its own connection to the database.
         self._writer = WriterThread(self._failed, history.manager.store.close)
 
@@ -213,25 +184,19 @@ class SessionWriter:
         is_written = await self.is_written()
         if not is_written:
             self.notify(UnsavedError().message)
-        self._writer.close()
-        await asyncio.to_thread(self._writer.join, _PATIENCE)
+        await asyncio.to_thread(self._writer.close, _PATIENCE)
         self._lock.release()
         return is_written or not self.is_behind
 
     def _note_loop(self) -> None:
-        """Remember the running loop, to report failures on it: earlier ones now."""
+        """Remember the running loop, to report failures on it."""
         with contextlib.suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        if self._loop is not None:
-            why, self._unreported = self._unreported, ""
-            if why and self.is_behind:
-                self._failed(why)
 
-    def _failed(self, why: str) -> None:
-        loop = self._loop
-        if loop is None:
-            self._unreported = why
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to read it
-                notice = Sentence(N_("The session is not being saved: {why}"), why=why)
-                loop.call_soon_threadsafe(self.notify, notice)
+    def _failed(self, why: str) -> bool:
+        if self._loop is None:
+            return False
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to read it
+            notice = Sentence(N_("The session is not being saved: {why}"), why=why)
+            self._loop.call_soon_threadsafe(self.notify, notice)
+        return True

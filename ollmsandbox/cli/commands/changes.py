@@ -41,9 +41,9 @@ from .playground import confirmed
 
 _RUN_ID = re.compile(r"\d[\d-]*[0-9a-f]*\Z", re.ASCII)
 _DONE = {
-    "apply": ("applied", State.APPLIED),
-    "discard": ("discarded", State.DISCARDED),
-    "undo": ("undone", State.UNDONE),
+    "apply": State.APPLIED,
+    "discard": State.DISCARDED,
+    "undo": State.UNDONE,
 }
 
 
@@ -111,9 +111,8 @@ def act_on_changes(given: argparse.Namespace) -> int:
         reports = [one for report in reports for one in (*report.along, report)]
         done = [item for report in reports for item in report.changes]
         errors = [error for report in reports for error in report.errors]
-        _word, wanted = _DONE[given.action]
         # A deletion may be discarded instead, because something in the folder was kept.
-        missed = [item for item in done if item.state not in (wanted, State.DISCARDED)]
+        missed = [item for item in done if item.state not in (_DONE[given.action], State.DISCARDED)]
         # Discarding leaves hunks in the project that were applied before.
         parts = [item for item in missed if given.action == "discard" and is_part(item)]
         missed = [item for item in missed if item not in parts]
@@ -189,13 +188,13 @@ def _print_done(
     missed: list[Recorded],
     project: str,
 ) -> None:
-    word, wanted = _DONE[action]
+    wanted = _DONE[action]
     shown, ignored = split_ignored([item for item in done if item.state is wanted])
     total = len(shown) + len(parts)
     if total or not ignored:
-        print(f"{counted(total, 'change')} {word}.")
+        print(f"{counted(total, 'change')} {wanted.value}.")
     if ignored:
-        print(f"{ignored_text(count_files(ignored))} {word}.")
+        print(f"{ignored_text(count_files(ignored))} {wanted.value}.")
     if parts:
         print("The parts that were applied before stay in these files:")
     for line in texts.listing(parts, project):

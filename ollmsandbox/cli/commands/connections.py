@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import replace
 
-from ...chat.providers.base import Effort, ModelInfo, Price, ProviderError, Timeouts
+from ...chat.providers.base import Effort, ModelInfo, Price, ProviderError
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...errors import OllmSandboxError
@@ -71,7 +71,6 @@ def _list(store: ConnectionStore, *, as_json: bool) -> None:
 
 def _settings(connection: Connection) -> list[str]:
     """Return the settings that differ from the defaults, in words."""
-    usual = Timeouts()
     found = [
         ("context {:,}", connection.room),
         ("answer {:,}", connection.answer),
@@ -79,9 +78,9 @@ def _settings(connection: Connection) -> list[str]:
         ("temperature {:g}", connection.temperature),
         (
             "connect {:g} s",
-            None if connection.connect == usual.connect else connection.connect,
+            None if connection.connect == Connection.connect else connection.connect,
         ),
-        ("idle {:g} s", None if connection.idle == usual.idle else connection.idle),
+        ("idle {:g} s", None if connection.idle == Connection.idle else connection.idle),
     ]
     words = [text.format(value) for text, value in found if value is not None]
     if connection.price is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -240,7 +239,7 @@ class _Run:
             "The command has ended, but its changes could not be recorded. They are kept.",
             "{why}\nOnce that is fixed, the next ollmsandbox command continues: see "
             "`ollmsandbox history`.",
-            why="The disk is full. Free some space." if _is_full(error) else in_words(error),
+            why=in_words(error),
         )
 
     def print_changes(self) -> None:
@@ -263,19 +262,6 @@ class _Run:
             self.notices += [FINISHED_NOW, *summary(report, self.project)]
         self.notices += recovered.notices
         self.errors += recovered.errors
-
-
-def _is_full(error: BaseException | None) -> bool:
-    """Return whether the disk is full, as the kernel or the database says it."""
-    import sqlite3
-
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 class _Streams:

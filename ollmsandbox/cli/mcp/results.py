@@ -11,8 +11,8 @@ from typing import Self
 from ...chat import events
 from ...permission.request import Source
 from ...text.ansi import harmless
-from ...tools import run_command
 from ...tools.base import Outcome, Tool
+from ...tools.run_command import RunCommand
 from ..changes import document, in_order
 from .rpc import Params
 
@@ -77,7 +77,7 @@ def tool_document(tool: Tool) -> Params:
         "inputSchema": tool.parameters,
         "annotations": {**hints, "openWorldHint": is_open},
     }
-    if tool.name == run_command.NAME:
+    if tool.name == RunCommand.name:
         properties = {"properties": _RUN_RESULT, "required": list(_RUN_RESULT)}
         found["outputSchema"] = {"type": "object", **properties}
     return found
@@ -146,7 +146,7 @@ class CallWatch:
             "content": content,
             "isError": not outcome.ok and outcome.result is None,
         }
-        if self._tool.name == run_command.NAME:
+        if self._tool.name == RunCommand.name:
             found["structuredContent"] = self._structured(outcome, text)
         return found
 

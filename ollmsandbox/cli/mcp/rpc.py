@@ -40,8 +40,8 @@ class RpcError(Exception):
         self.data = data
 
 
-# Answers a request: its method, its parameters and its id.
-Handler = Callable[[str, Params, Id], Awaitable[Params]]
+# Answers a request: its method and its parameters.
+Handler = Callable[[str, Params], Awaitable[Params]]
 
 
 class RpcPeer:
@@ -198,7 +198,7 @@ class RpcPeer:
     async def _answer(self, id_: Id, method: str, params: Params) -> None:
         """Answer a request, unless it is cancelled."""
         try:
-            self._send({"id": id_, "result": await self._handle(method, params, id_)})
+            self._send({"id": id_, "result": await self._handle(method, params)})
         except RpcError as error:
             self._send_error(id_, error)
         except Exception as error:  # noqa: BLE001 - a mistake in one tool must not end the rest

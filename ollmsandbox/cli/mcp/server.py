@@ -120,7 +120,7 @@ class McpServer:
 
     # --- requests ------------------------------------------------------------------------------
 
-    async def _handle(self, method: str, params: Params, _id: Id) -> Params:
+    async def _handle(self, method: str, params: Params) -> Params:
         meta = params.get("_meta")
         if isinstance(meta, Mapping) and f"{_META}protocolVersion" in meta:
             client = _stateless_client(meta)

@@ -12,8 +12,6 @@ from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
 from .edits import LARGEST, Edit, apply_edits, check_edits
 
-NAME = "edit_file"
-
 
 @dataclass(frozen=True)
 class EditParameters:
@@ -41,7 +39,7 @@ class EditParameters:
 
 
 class EditFile(DeclaredTool[EditParameters]):
-    name = NAME
+    name = "edit_file"
     declared = EditParameters
     description = (
         "Change a text file of the project: replace `old_text`, which must match the file exactly "
@@ -73,5 +71,5 @@ class EditFile(DeclaredTool[EditParameters]):
         )
         new_text = partial(apply_edits, edits=edits)
         return FileChange(
-            self._context, NAME, given.path, call_id, new_text, preview, is_whole=False
+            self._context, self.name, given.path, call_id, new_text, preview, is_whole=False
         )

@@ -17,8 +17,6 @@ from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
 from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
-NAME = "read_file"
-
 # Bytes to read at most; then characters of it to show to the model.
 _LIMIT = 256 << 10
 _MOST = 60_000
@@ -84,7 +82,7 @@ class ReadParameters:
 
 
 class ReadFile(DeclaredTool[ReadParameters]):
-    name = NAME
+    name = "read_file"
     declared = ReadParameters
     can_write = False
     description = (

@@ -94,8 +94,6 @@ class SandboxedFile:
 
     def _find(self, given: str) -> str:
         """Return the absolute path, as the host knows it."""
-        if not given.strip():
-            raise ToolError(N_("`path` is empty."), N_("Specify a file."))
         home = self._context.paths.real_home
         # Only the sandbox shows the playground in the home folder.
         playground = f"{home}/playground"

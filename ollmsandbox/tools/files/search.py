@@ -19,8 +19,6 @@ from ..parameters import DeclaredTool, parameter
 from . import searcher
 from .sandboxed import SPECIAL_FILE, SandboxedFile, ScriptReply
 
-NAME = "search"
-
 _LIMIT = 128 << 10
 _MOST_SHOWN = 200
 _MOST_CHARACTERS = 20_000
@@ -84,7 +82,7 @@ class SearchParameters:
 
 
 class Search(DeclaredTool[SearchParameters]):
-    name = NAME
+    name = "search"
     declared = SearchParameters
     can_write = False
     description = (

@@ -9,8 +9,6 @@ from ..parameters import DeclaredTool, parameter
 from .change import FileChange, check_file_name
 from .edits import LARGEST, Document
 
-NAME = "write_file"
-
 
 @dataclass(frozen=True)
 class WriteParameters:
@@ -22,7 +20,7 @@ class WriteParameters:
 
 
 class WriteFile(DeclaredTool[WriteParameters]):
-    name = NAME
+    name = "write_file"
     declared = WriteParameters
     description = (
         "Write a whole text file of the project. A file that is not there is made, with the "
@@ -38,5 +36,5 @@ class WriteFile(DeclaredTool[WriteParameters]):
 
         preview = (f"+{line}" for line in given.content.split("\n"))
         return FileChange(
-            self._context, NAME, given.path, call_id, new_text, preview, is_whole=True
+            self._context, self.name, given.path, call_id, new_text, preview, is_whole=True
         )

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 from ... import N_
-from ...errors import NetError, Sentence, in_lines
+from ...errors import Sentence, in_lines
 from ...net.addresses import (
     Address,
     Resolver,
@@ -25,8 +25,6 @@ from ..base import Outcome, RequestBase, ToolError, Watcher
 from ..context import ToolContext
 from ..parameters import DeclaredTool, parameter
 from .html import html_to_text
-
-NAME = "web_fetch"
 
 _SECONDS = 30.0
 _REDIRECTS = 5
@@ -70,7 +68,7 @@ class FetchParameters:
 
 
 class WebFetch(DeclaredTool[FetchParameters]):
-    name = NAME
+    name = "web_fetch"
     declared = FetchParameters
     can_write = False
     description = (
@@ -84,10 +82,7 @@ class WebFetch(DeclaredTool[FetchParameters]):
         self._resolver = resolver
 
     def request(self, given: FetchParameters, call_id: str) -> FetchRequest:
-        try:
-            address = Address.parse(given.url)
-        except NetError as error:
-            raise ToolError(error.message, error.remedy) from error
+        address = Address.parse(given.url)
         return FetchRequest(self._context, self._resolver, address, given.offset, call_id)
 
 
@@ -104,11 +99,8 @@ class FetchRequest(RequestBase):
         return escape_line(self.address.text)
 
     async def perform(self, watcher: Watcher) -> Outcome:
-        try:
-            text = await self._follow(watcher)
-            return Outcome(text, ok=True, verdict=self.verdict)
-        except NetError as error:
-            return Outcome.failed(error.message, verdict=self.verdict)
+        text = await self._follow(watcher)
+        return Outcome(text, ok=True, verdict=self.verdict)
 
     async def _follow(self, watcher: Watcher) -> str:
         """Fetch the page, following redirects. The time the user takes to answer is not counted."""

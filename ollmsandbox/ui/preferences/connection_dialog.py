@@ -9,7 +9,7 @@ from functools import partial
 
 from gi.repository import Adw, GLib, Gtk
 
-from ...chat.providers.base import Effort, Price, Timeouts
+from ...chat.providers.base import Effort, Price
 from ...chat.providers.connections import ConnectionStore
 from ...chat.providers.connections_file import Connection, ServerKind
 from ...chat.providers.keys import KeyStorage
@@ -156,8 +156,8 @@ class ConnectionDialog(Adw.Window):
             effort=_EFFORTS[self.effort.get_selected()],
             temperature=_number(self.temperature),
             price=Price(*(price or 0.0 for price in prices)) if has_price else None,
-            connect=Timeouts().connect if connect is None else connect,
-            idle=Timeouts().idle if idle is None else idle,
+            connect=Connection.connect if connect is None else connect,
+            idle=Connection.idle if idle is None else idle,
             headers=tuple((name.strip(), value.strip()) for name, _colon, value in headers),
         )
 
@@ -233,7 +233,7 @@ class ConnectionDialog(Adw.Window):
         self._is_saving = True
         self.save_button.set_sensitive(False)
         try:
-            saved = await self._store.change(self.before, self._entered(), key=self._new_key())
+            saved = await self._store.put(self._entered(), before=self.before, key=self._new_key())
             self.emit("saved", saved)
             self.close()
         except OllmSandboxError:

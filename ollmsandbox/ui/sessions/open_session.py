@@ -17,7 +17,7 @@ from ...chat.conversation import Conversation
 from ...chat.events import ChatEvent, ConversationState
 from ...chat.instructions import instructions_notice
 from ...chat.messages import Message, Role, ToolCall
-from ...chat.providers.base import ReportsLoading
+from ...chat.providers.base import Model
 from ...chat.providers.connections_file import TOUR
 from ...chat.storage.stored import Spent
 from ...chat.turn_end import TurnEnd
@@ -292,15 +292,13 @@ class OpenSession(GObject.Object):
         if state is ConversationState.WAITING:
             self.asked_at = time.monotonic()
             self._set_activity(Activity.WAITING)
-            # Not every model can tell.
-            model: object = self.conversation.model
-            if isinstance(model, ReportsLoading):
+            if (model := self.conversation.model) is not None:
                 # At once: a server lists a model as soon as it begins to load it.
                 self._loading = asyncio.ensure_future(self._look_at(model))
         elif state is not ConversationState.STREAMING:
             self._set_activity(None)
 
-    async def _look_at(self, model: ReportsLoading) -> None:
+    async def _look_at(self, model: Model) -> None:
         asked_at = self.asked_at
         is_loaded = await model.is_loaded()
         is_waiting = self.activity is Activity.WAITING and self.asked_at == asked_at

@@ -150,7 +150,7 @@ def test_a_change_is_finished_after_its_task_is_cancelled(person: Person, way: s
             work = (
                 store.remove("Work EU")
                 if way == "removed"
-                else store.change("Work EU", replace(WORK, name="office"))
+                else store.put(replace(WORK, name="office"), before="Work EU")
             )
             begun: asyncio.Future[object] = asyncio.ensure_future(work)
             await asyncio.wait({begun}, timeout=0.1)
@@ -478,11 +478,11 @@ def both(person: Person) -> ConnectionStore:
 def test_a_name_that_is_taken_is_refused(both: ConnectionStore, before: str) -> None:
     other = Connection("work", ServerKind.OPENAI, "https://elsewhere.example/v1")
     with pytest.raises(ProviderError, match="work already exists"):
-        loop.run(both.change(before, other))
+        loop.run(both.put(other, before=before))
     assert [c.name for c in both.all()] == ["home", "work"]
     assert both.find("work").address == OFFICE.address
     # Another one is added.
-    loop.run(both.change("", replace(other, name="third"), key="sk-3"))
+    loop.run(both.put(replace(other, name="third"), before="", key="sk-3"))
     assert [c.name for c in both.all()] == ["home", "work", "third"]
 
 
@@ -491,7 +491,7 @@ def test_a_renamed_one_keeps_its_key_and_its_place(both: ConnectionStore, person
     with Replay({"/v1/chat/completions": fine}) as server:
         both.use("work", "big")
         there = replace(both.find("work"), name="office", address=server.address)
-        changed = loop.run(both.change("work", there))
+        changed = loop.run(both.put(there, before="work"))
         assert [c.name for c in both.all()] == ["home", "office"]
         assert both.default() == changed
         assert changed.model == "big"
@@ -499,7 +499,7 @@ def test_a_renamed_one_keeps_its_key_and_its_place(both: ConnectionStore, person
         assert [seen.headers.get("authorization") for seen in server.seen] == [f"Bearer {KEY}"]
     # The old name has none any more.
     assert "work:" not in (person.paths.config / "keys.yaml").read_text()
-    loop.run(both.change("office", replace(both.find("office"), name="work"), key="sk-new"))
+    loop.run(both.put(replace(both.find("office"), name="work"), before="office", key="sk-new"))
     kept = (person.paths.config / "keys.yaml").read_text()
     assert "work: sk-new" in kept and "office:" not in kept
 
@@ -507,6 +507,6 @@ def test_a_renamed_one_keeps_its_key_and_its_place(both: ConnectionStore, person
 def test_a_connection_removed_by_another_program_is_saved_again(both: ConnectionStore) -> None:
     known = both.find("work")
     loop.run(both.remove("work"))
-    changed = loop.run(both.change("work", replace(known, name="office")))
+    changed = loop.run(both.put(replace(known, name="office"), before="work"))
     assert [c.name for c in both.all()] == ["home", "office"]
     assert changed.key.value == "none"

@@ -11,7 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.provider import KEY, ask, fails, ollama, openai, said, thought, tls_server
+from support.provider import (
+    KEY,
+    ask,
+    fails,
+    ollama,
+    openai,
+    openai_server,
+    said,
+    thought,
+    tls_server,
+)
 from support.servers.http import (
     Answer,
     Replay,
@@ -31,7 +41,6 @@ from support.timing import PATIENCE
 from ollmsandbox import loop
 from ollmsandbox.chat.providers import client
 from ollmsandbox.chat.providers.base import Model, RetryPiece
-from ollmsandbox.chat.providers.openai import OpenAIServer
 from ollmsandbox.errors import NetError
 from ollmsandbox.net.http import Exchange, Request
 
@@ -263,7 +272,7 @@ def test_a_key_with_a_line_in_it_is_refused_without_showing_it() -> None:
         return f"{KEY}\nX-Evil: yes"
 
     with Replay({CHAT: FINE}) as server:
-        error = fails(OpenAIServer(server.address, key=source).model("m"))
+        error = fails(openai_server(server.address, key=source).model("m"))
         assert server.seen == []
     assert KEY not in str(error)
 

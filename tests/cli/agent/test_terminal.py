@@ -45,7 +45,9 @@ BELL = "\a"
 
 
 def answers(manager: ProjectManager) -> list[tuple[str | None, str]]:
-    return [(q.answer, q.source) for q in History(manager).questions()]
+    history = History(manager)
+    found = [history.questions(session.id) for session in history.sessions()]
+    return [(one.answer, one.source) for questions in found for one in questions]
 
 
 def say(terminal: Terminal, text: str, *expected: str) -> None:

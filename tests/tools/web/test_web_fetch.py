@@ -14,10 +14,11 @@ from support.servers.http import Replay, Reply, Stall
 from support.timing import PATIENCE, wait_for
 from support.tools import Agent
 
+from ollmsandbox.errors import NetError
 from ollmsandbox.net import addresses
 from ollmsandbox.net.addresses import Address, Resolver
 from ollmsandbox.permission.request import Answer, PermissionRequest
-from ollmsandbox.tools.base import Outcome, ToolError
+from ollmsandbox.tools.base import Outcome
 from ollmsandbox.tools.web import web_fetch
 from ollmsandbox.tools.web.web_fetch import WebFetch
 
@@ -332,5 +333,5 @@ def test_web_fetch_needs_no_project(agent: Agent, site: Site) -> None:
 
 def test_an_invalid_address_is_refused_at_once(agent: Agent) -> None:
     for bad in ("file:///etc/passwd", "http://me:secret@site.example/", ""):
-        with pytest.raises(ToolError):
+        with pytest.raises(NetError):
             WebFetch(agent.tool_context).read({"url": bad})

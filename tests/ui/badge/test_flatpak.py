@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from support.person import ROOT, Person
 from support.screen import Screen, popover_of, texts
+from support.scripted import ScriptedModel, call
 from support.servers.bus import private_bus, service_on
 from support.timing import PATIENCE
 from support.window import (
@@ -66,7 +67,9 @@ def test_an_inner_sandbox_and_its_network_are_mentioned(screen: Screen, person: 
         assert network_in_popover(window) == "Off,"
         assert any("cannot be limited to hosts" in text for text in popover_texts(window))
         waiting = "until [ -e go ]; do sleep 0.05; done"
-        running = asyncio.ensure_future(session.conversation.run(waiting, network=True))
+        talk = session.conversation
+        talk.use_model(ScriptedModel([call(command=waiting, network=True)]))
+        running = asyncio.ensure_future(talk.say("Go on"))
         card = allow_once(window)
         assert says(card, "inner sandbox") and says(card, "On, to all hosts")
         wait_for_badge(window, SandboxState.INNER_NETWORK)

@@ -44,17 +44,13 @@ def picture(side: int = 8, kind: str = "png") -> bytes:
     return bytes(pixels.save_to_bufferv(kind, [], [])[1])
 
 
-class SeeingModel(ScriptedModel):
-    sees_pictures = True
-
-
 Talk = tuple[Window, OpenSession, ScriptedModel]
 
 
 @pytest.fixture
 def talk(screen: Screen, person: Person, announced: list[str]) -> Iterator[Talk]:
     with in_project(person) as (window, session):
-        model = SeeingModel(["A blue square."], ["Still blue."])
+        model = ScriptedModel(["A blue square."], ["Still blue."], sees=True)
         session.conversation.use_model(model)
         window.chat.set_can_send("")
         yield window, session, model
@@ -117,7 +113,7 @@ def test_a_dropped_picture_goes_to_a_model_that_sees(talk: Talk, person: Person)
 def test_a_picture_can_be_queued_and_taken_back(talk: Talk, person: Person) -> None:
     window, session, _model = talk
     end = asyncio.Event()
-    model = SeeingModel([end, "First."], ["Second."])
+    model = ScriptedModel([end, "First."], ["Second."], sees=True)
     session.conversation.use_model(model)
     composer = window.chat.composer
     say(window, "first")
@@ -235,7 +231,7 @@ def test_the_user_says_that_a_model_sees(screen: Screen, person: Person) -> None
 
 def test_a_session_keeps_the_pictures_that_were_sent(screen: Screen, person: Person) -> None:
     with in_project(person) as (_window, session):
-        session.conversation.use_model(SeeingModel(["Blue."]))
+        session.conversation.use_model(ScriptedModel(["Blue."], sees=True))
         sent = Picture("image/png", picture(), "shot.png")
         finish(session.conversation.say("What is it?", [sent]))
     with program(person) as application:

@@ -11,7 +11,7 @@ import pytest
 from support.person import Person
 from support.probe import look
 from support.screen import Screen, popover_of, texts
-from support.scripted import ScriptedModel
+from support.scripted import ScriptedModel, call
 from support.timing import PATIENCE
 from support.window import (
     allow_once,
@@ -101,7 +101,8 @@ def test_the_badge_says_while_a_command_has_the_network(screen: Screen, person: 
     with in_project(person) as (window, session):
         waiting = "until [ -e ~/playground/go ]; do sleep 0.05; done"
         talk = session.conversation
-        running = asyncio.get_event_loop().create_task(talk.run(waiting, network=True))
+        talk.use_model(ScriptedModel([call(command=waiting, network=True)]))
+        running = asyncio.get_event_loop().create_task(talk.say("Go on"))
         allow_once(window)
         wait_until(lambda: window.badge.state is SandboxState.NETWORK)
         (person.playground / "go").touch()

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from .... import N_
 from ....errors import Sentence
 from ...messages import Message, Role, ToolCall, ToolSpec
-from ..base import CallPiece, FinishPiece, ModelInfo, Piece, TextPiece, ThinkingPiece
+from ..base import CallPiece, FinishPiece, Model, ModelInfo, Piece, TextPiece, ThinkingPiece
 from . import NAME
-from .sample import LEFT, MARK, RIGHT, WRONG, make_sample, unused_folder
-
-__all__ = ["TourModel", "TourServer", "make_sample", "unused_folder"]
+from .sample import LEFT, MARK, RIGHT, WRONG
 
 _THOUGHT = Sentence(N_("I am a script, so there isn't much to think about."))
 
@@ -202,7 +200,6 @@ def _steps(tools: Sequence[ToolSpec]) -> list[_Step]:
 class TourServer:
     """`say` translates texts into the user's language, in the window."""
 
-    address = ""
     # Seconds between two words, as if the model was thinking.
     delay = 0.02
 
@@ -216,13 +213,10 @@ class TourServer:
         return TourModel(delay=self.delay, say=self._say)
 
 
-class TourModel:
+class TourModel(Model):
     """Finds its next step from the messages alone, so it continues after a restart."""
 
     name = NAME
-    longest_answer = None
-    sees_pictures = False
-    is_sight_known = True
     # The steps before which it stops: an idea ends with each of them.
     stops: tuple[int, ...] = (2, 5, 6, 7, 8)
 
@@ -231,12 +225,6 @@ class TourModel:
         self._say = say
         # Waits until the user has seen enough of an idea; it gets the number of the stop, from 1.
         self.pause: Callable[[int], Awaitable[None]] | None = None
-
-    async def context_length(self) -> int | None:
-        return None
-
-    def sent(self, messages: Sequence[Message]) -> list[Message]:
-        return list(messages)
 
     async def reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
