@@ -51,16 +51,6 @@ class OverlayMount(Record):
     upper: str = ""
     work: str = ""
 
-    def packed(self) -> dict[str, object]:
-        """Return what the starter reads."""
-        return {
-            "lower": [os.fsencode(folder) for folder in self.lower],
-            "target": os.fsencode(self.target),
-            "options": self.options,
-            "upper": os.fsencode(self.upper),
-            "work": os.fsencode(self.work),
-        }
-
 
 class BindMounts(Record):
     """Folders of one overlay bound over those of another, before bwrap starts: bwrap would read all
@@ -70,14 +60,6 @@ class BindMounts(Record):
     target: str
     # Relative to both.
     names: tuple[str, ...]
-
-    def packed(self) -> dict[str, object]:
-        """Return what the starter reads."""
-        return {
-            "source": os.fsencode(self.source),
-            "target": os.fsencode(self.target),
-            "names": [os.fsencode(name) for name in self.names],
-        }
 
 
 class HostSystem:
