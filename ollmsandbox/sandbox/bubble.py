@@ -157,7 +157,7 @@ class Bubble:
         if self._ports is None:
             from .network.publish import CommandPorts  # few commands need it
 
-            ours = self._hosts.places if self._hosts is not None else set[tuple[str, int]]
+            ours = self._hosts.places if self._hosts is not None else list[tuple[str, int]]
             self._ports = CommandPorts(self._find_namespace, ours)
         return self._ports
 

@@ -130,7 +130,7 @@ class CommandPorts:
     """The ports of one command: those it listens on, and those that are published."""
 
     _find_namespace: Callable[[], NetworkNamespace | None]
-    _our_places: Callable[[], set[tuple[str, int]]]
+    _our_places: Callable[[], Sequence[tuple[str, int]]]
     _published: dict[int, PublishedPort] = field(default_factory=dict)
     # Held while ports are published or closed, which different threads do.
     _changing: threading.Lock = field(default_factory=threading.Lock)
@@ -145,7 +145,8 @@ class CommandPorts:
         namespace = self._find_namespace()
         if namespace is None:
             return []
-        return sorted({port for _address, port in namespace.listening() - self._our_places()})
+        theirs = namespace.listening().difference(self._our_places())
+        return sorted({port for _address, port in theirs})
 
     def open(self, wanted: Sequence[int]) -> None:
         """Open ports of this computer, before the command starts."""

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
@@ -37,17 +36,10 @@ _ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"
 _LINGER = 2.0
 
 
-class Gate(Protocol):
-    """Decides about hosts. May be called from the relay's thread."""
-
-    def decide(self, host: str, port: int, address: str = "") -> bool | None:
-        """Return the answer; None if it is not known yet. Then `Relay.wake` follows it. With an
-        `address`, the question is whether a private address may be used."""
-
-    def proxy_for(self, host: str, port: int) -> Proxy | None:
-        """Return the proxy by which a host is reached, if the user has one."""
-
-
+# Returns whether a host and a port may be reached; None if that is not known yet. Then `Relay.wake`
+# follows it. With an address, the question is whether that may be used although it is private. May
+# be called from the relay's thread.
+Decide = Callable[[str, int, str], bool | None]
 # Serves a connection to a name that exists only in one sandbox, in a thread of its own, until one
 # side ends it.
 Service = Callable[[socket.socket], None]
@@ -73,18 +65,20 @@ class Relay(Pump[HostLink]):
     def __init__(
         self,
         names: Names,
-        dns: Sequence[socket.socket],
+        dns: socket.socket,
         listeners: Sequence[socket.socket],
-        gate: Gate,
+        decide: Decide,
         resolve: Callable[[str, int], Sequence[str]],
-        services: Mapping[str, Service] | None = None,
+        environ: Mapping[str, str],
+        services: Mapping[str, Service],
     ) -> None:
         super().__init__("relay")
         self._names = names
-        self._gate = gate
+        self._decide = decide
+        self._environ = environ
         self._resolve = resolve
         # By name, on port 80.
-        self._services = services or {}
+        self._services = services
         self._served: set[socket.socket] = set()
         # Those that wait for an answer, and for addresses.
         self._asking: set[HostLink] = set()
@@ -92,9 +86,7 @@ class Relay(Pump[HostLink]):
         self._resolved: deque[tuple[tuple[str, int], Sequence[str] | None]] = deque()
         self.uses: dict[tuple[str, int], HostUse] = {}
         self._pool = ThreadPoolExecutor(4, "resolve")
-        udp, tcp = dns
-        self._serve(udp, lambda _mask: self._on_datagrams(udp))
-        self._serve(tcp, lambda _mask: self._on_dns_connection(tcp))
+        self._serve(dns, lambda _mask: self._on_datagrams(dns))
         for listener in listeners:
             self._serve_connections(listener)
         self._thread.start()
@@ -117,43 +109,14 @@ class Relay(Pump[HostLink]):
 
     # --- names -------------------------------------------------------------------------------
 
-    def _on_datagrams(self, udp: socket.socket) -> None:
+    def _on_datagrams(self, dns: socket.socket) -> None:
         for _ in range(AT_ONCE):
             try:
-                query, sender = udp.recvfrom(_LARGEST_QUERY)
+                query, sender = dns.recvfrom(_LARGEST_QUERY)
                 if (answer := self._names.answer(query)) is not None:
-                    udp.sendto(answer, sender)
+                    dns.sendto(answer, sender)
             except OSError:
                 return
-
-    def _on_dns_connection(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            client, _address = listener.accept()
-            client.settimeout(0)
-            if len(self._selector.get_map()) > 2 * MOST_LINKS:
-                client.close()
-                return
-            received = bytearray()
-            on_query = lambda _mask: self._on_dns_query(client, received)  # noqa: E731
-            self._selector.register(client, READ, on_query)
-            self._own.append(client)
-
-    def _on_dns_query(self, client: socket.socket, received: bytearray) -> None:
-        data = self._receive(client)
-        if data is None:
-            return
-        received += data
-        size = int.from_bytes(received[:2], "big")
-        is_whole = len(received) >= 2 + size
-        if data and not is_whole and size <= _LARGEST_QUERY:
-            return
-        answer = self._names.answer(bytes(received[2 : 2 + size])) if is_whole else None
-        with contextlib.suppress(OSError):
-            if answer is not None:
-                client.send(len(answer).to_bytes(2, "big") + answer)
-        self._selector.unregister(client)
-        self._own.remove(client)
-        client.close()
 
     # --- connections -------------------------------------------------------------------------
 
@@ -191,7 +154,7 @@ class Relay(Pump[HostLink]):
             self._served.discard(client)
 
     def _ask(self, link: HostLink) -> None:
-        allowed = self._gate.decide(link.use.host, link.use.port, "")
+        allowed = self._decide(link.use.host, link.use.port, "")
         if allowed is None:
             self._wait(link)
             return
@@ -202,7 +165,7 @@ class Relay(Pump[HostLink]):
             link.addresses = deque(("127.0.0.1", "::1"))
             self._try_next(link)
         else:
-            link.proxy = self._gate.proxy_for(link.use.host, link.use.port)
+            link.proxy = Proxy.find(link.use.host, link.use.port, self._environ)
             self._look_up(link)
 
     def _wait(self, link: HostLink) -> None:
@@ -245,7 +208,7 @@ class Relay(Pump[HostLink]):
             return
         for address, kind in kinds.items():
             if kind is Reach.PRIVATE:
-                allowed = self._gate.decide(link.use.host, link.use.port, address)
+                allowed = self._decide(link.use.host, link.use.port, address)
                 if allowed is None:
                     self._wait(link)
                     return

@@ -17,7 +17,7 @@ import socket
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import N_
 from ...errors import SandboxError
@@ -120,14 +120,17 @@ class Starter:
         return kind(N_("The process that starts sandboxes has ended."), N_("Try again."))
 
 
-def _packed(value: object) -> object:
+def _packed(value: object) -> dict[str, Any] | list[Any] | bytes | int | None:
     """Return what the starter reads: records as dictionaries, and texts as bytes, since it does not
     have the user's locale to encode them."""
     if isinstance(value, str):
         return os.fsencode(value)
     if isinstance(value, Record):
         return {name: _packed(inner) for name, inner in value._asdict().items()}
-    return list(map(_packed, value)) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_packed(inner) for inner in value]
+    assert value is None or isinstance(value, int)
+    return value
 
 
 def _launch_server(connection: socket.socket) -> int:

@@ -324,8 +324,6 @@ dead.connect_ex((socket.gethostbyname("dead.example.org"), 80))
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     for n in range(2000):
         s.sendto(bytes([n % 256]) * (n % 600), ("198.18.0.1", 53))
-tcp = socket.create_connection(("198.18.0.1", 53))
-tcp.send(bytes([255]) * 5000)
 many = [socket.create_connection(("www.example.org", 80)) for _ in range(1000)]
 for one in many:
     one.sendall(b"GET /10 HTTP/1.0\\r\\n\\r\\n")

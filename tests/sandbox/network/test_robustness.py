@@ -15,19 +15,11 @@ sent = 0
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
     while sent < 5_000_000:
         sent += udp.sendto(random.randbytes(random.randrange(1, 1400)), ("198.18.0.1", 53))
-while sent < 10_000_000:
-    with socket.create_connection(("198.18.0.1", 53)) as tcp:
-        try:
-            # A size that is never reached, and more than there may be.
-            tcp.sendall(bytes([0x0F, 0xFF]))
-            sent += tcp.send(random.randbytes(1 << 18))
-        except OSError:
-            pass
 print(socket.gethostbyname("www.example.org").startswith("198.18."))
 """
 
 
-def test_names_are_answered_after_10_mb_of_garbage(tmp_path: Path) -> None:
+def test_names_are_answered_after_5_mb_of_garbage(tmp_path: Path) -> None:
     in_world(
         tmp_path,
         f"""
