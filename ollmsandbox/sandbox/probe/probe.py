@@ -30,7 +30,7 @@ from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
 from ..seccomp import FilterRules, open_filter
 from ..starter.client import StartOrder, start_process
-from .environment import cache_key, file_stamps, find_program, find_surroundings
+from .environment import cache_key, find_program, find_surroundings
 from .remedies import find_remedy
 
 _PROGRAMS = ("bwrap", "systemd-run")
@@ -114,53 +114,9 @@ def probe(
     Programs in folders that commands can write to do not count: a project's own `bin` may be in
     PATH, and a `bwrap` that a command left there would be no sandbox.
     """
-    writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
-    mounts = mount_table() if mounts is None else mounts
-    path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
-    places = (paths.real_home, paths.cache, paths.runtime_candidates)
-    question = (path, flatpak, places, writable, tuple(mounts))
-    if not fresh and question in _last_results:
-        files, versions, found = _last_results[question]
-        if versions == file_stamps(files):
-            return found
+    writable = [real_path(folder) for folder in (*writable, str(paths.playground))]
     programs = _programs(environ, writable)
     file = cache_file(paths, environ, programs, mounts)
-    found = _cached_or_new(paths, environ, programs, file, fresh=fresh)
-    if found.can_wrap and found.overlay is not OverlayMethod.NONE:
-        files = (*filter(None, programs.values()), str(file))
-        _last_results.clear()
-        _last_results[question] = files, file_stamps(files), found
-    return found
-
-
-def cache_file(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str] | None = None,
-    mounts: Sequence[MountPoint] | None = None,
-) -> Path:
-    """Return the file with the cached result for this machine and user."""
-    programs = programs or _programs(environ, (os.path.realpath(paths.playground),))
-    mounts = mount_table() if mounts is None else mounts
-    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
-
-
-def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
-    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
-
-
-# The last result, so that the next run need not read the file again.
-_last_results: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
-
-
-def _cached_or_new(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str],
-    file: Path,
-    *,
-    fresh: bool,
-) -> Capabilities:
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
@@ -181,6 +137,22 @@ def _cached_or_new(
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
     return found
+
+
+def cache_file(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str] | None = None,
+    mounts: Sequence[MountPoint] | None = None,
+) -> Path:
+    """Return the file with the cached result for this machine and user."""
+    programs = programs or _programs(environ, (os.path.realpath(paths.playground),))
+    mounts = mount_table() if mounts is None else mounts
+    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
+
+
+def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
+    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
 
 
 def _written(
