@@ -144,13 +144,13 @@ def _make_order(
         if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
-            mask_layer.prepare_mount_point(runtime, mount.base.number)
+            mask_layer.prepare_mount_point(runtime, mount.base.point.number)
         if isinstance(mount, mounts.MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
         if isinstance(mount, mounts.AgentSettings):
             os.makedirs(mount.empty, 0o700, exist_ok=True)
         if isinstance(mount, mounts.WITH_OVERLAYS):
-            mask_layer.prepare_mount_point(runtime, mount.number)
+            mask_layer.prepare_mount_point(runtime, mount.point.number)
     # As in `launch`, after the three standard streams.
     options, filter_, witness_pipe = 3, 4, 5
     block = witness_pipe + 1 if programs.scope else witness_pipe

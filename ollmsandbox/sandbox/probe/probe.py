@@ -27,7 +27,13 @@ from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.caches import needs_base
 from ..plan.host import MountPoint, mount_table
-from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
+from ..plan.mounts import (
+    MaskedFolder,
+    OverlaidFolder,
+    OverlayMethod,
+    OverlayMount,
+    OverlayPoint,
+)
 from ..seccomp import FilterRules, open_filter
 from ..starter.client import StartOrder, start_process
 from .environment import cache_key, find_program, find_surroundings
@@ -155,11 +161,9 @@ def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, 
     return {name: find_program(name, environ, writable) for name in _PROGRAMS}
 
 
-def _written(
-    made: str, upper: str, work: str, method: OverlayMethod, runtime: str
-) -> OverlaidFolder:
+def _written(made: str, upper: str, work: str, point: OverlayPoint) -> OverlaidFolder:
     below = f"{made}/below"
-    return OverlaidFolder(below, (below,), upper, work, "", method, runtime, number=1)
+    return OverlaidFolder(below, (below,), f"{made}/{upper}", f"{made}/{work}", "", point)
 
 
 class _Probe:
@@ -271,48 +275,49 @@ class _Probe:
     def _starter_mounts(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
-        method, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
-        layered = MaskedFolder(spec, method, runtime, 0)
-        written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
+        layered = MaskedFolder(spec, self._point(OverlayMethod.UNSHARE, 0))
+        written = _written(made, "above", "work", self._point(OverlayMethod.UNSHARE, 1))
         test = "test -d merged0/playground && echo x >merged1/file"
         mounts = [*layered.overlay_mounts(), *written.overlay_mounts()]
-        return self._starter_can(namespaces, mounts, test, runtime)
+        return self._starter_can(namespaces, mounts, test, self._paths.runtime)
 
     def _starter_stacks(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
         """Try an overlay above the home folder's: the kernel does not stack more than two."""
-        base = MaskedFolder(spec, OverlayMethod.UNSHARE, str(self._paths.runtime), 0)
+        base = MaskedFolder(spec, self._point(OverlayMethod.UNSHARE, 0))
         below: tuple[str, ...] = (*base.layers, spec.folder)
         mounted = [mount.path for mount in mount_table() if mount.path != spec.folder]
         if needs_base(real_path(made), spec.folder, mounted):
-            below = (base.merged,)
+            below = (base.point.path,)
         options, upper, work = "userxattr,volatile", f"{made}/above3", f"{made}/work3"
-        caches = OverlayMount(below, f"{base.runtime}/merged2", options, upper, work)
+        target = self._point(OverlayMethod.UNSHARE, 2).path
+        caches = OverlayMount(below, target, options, upper, work)
+        test = "echo x >merged2/playground/file"
         mounts = [*base.overlay_mounts(), caches]
-        return self._starter_can(
-            namespaces, mounts, "echo x >merged2/playground/file", base.runtime
-        )
+        return self._starter_can(namespaces, mounts, test, self._paths.runtime)
+
+    def _point(self, method: OverlayMethod, number: int) -> OverlayPoint:
+        return OverlayPoint(method, str(self._paths.runtime), number)
 
     def _bwrap_caches(self) -> bool:
         """Try whether the program's data folder can be above the home folder's caches."""
         import tempfile
 
-        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
         with tempfile.TemporaryDirectory(
             dir=make_folder(self._paths.data), prefix="probe-"
         ) as made:
             for name in ("below", "above", "work"):
                 os.mkdir(f"{made}/{name}")
-            written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
+            written = _written(made, "above", "work", self._point(OverlayMethod.BWRAP, 1))
             test = ("--", "/bin/sh", "-c", 'echo x >"$1/file"', "sh", written.folder)
             return self._works([self._bwrap, *_BASIC, *written.args(), *test])
 
     def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
-        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
-        written = _written(made, f"{made}/above2", f"{made}/work2", method, runtime)
+        written = _written(made, "above2", "work2", self._point(OverlayMethod.BWRAP, 1))
+        masked = MaskedFolder(spec, self._point(OverlayMethod.BWRAP, 0))
         tried = (
-            (MaskedFolder(spec, method, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (masked.args(), 'test -d "$1/playground"', spec.folder),
             (written.args(), 'echo x >"$1/file"', written.folder),
         )
         return all(

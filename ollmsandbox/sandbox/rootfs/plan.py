@@ -75,8 +75,7 @@ class _RootfsBuilder(PlanBuilder):
         points = [*MOUNT_POINTS, *(path.lstrip("/") for path in self.places.linked)]
         missing = [point for point in points if paths.folder_in(folder, point) != f"/{point}"]
         if missing:
-            method = self.inputs.method
-            if method is mounts.OverlayMethod.NONE:
+            if self.inputs.method is mounts.OverlayMethod.NONE:
                 raise RootfsError(
                     N_("{folder} has no folder {name}, and no overlay can be mounted here."),
                     N_("Create it: mkdir -p {folder}/{name}"),
@@ -85,9 +84,7 @@ class _RootfsBuilder(PlanBuilder):
                 )
             added = {prefix for point in missing for prefix in path_prefixes(point)}
             spec = spec_for(folder, (), tuple(sorted(added)))
-            made.append(
-                mounts.MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/")
-            )
+            made.append(mounts.MaskedFolder(spec, self.next_point(), shown="/"))
         return made
 
     def caches_for(self, names: tuple[str, ...]) -> list[Mount]:
