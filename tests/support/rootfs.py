@@ -28,7 +28,7 @@ import pytest
 from support.person import Person, make_person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
+from ollmsandbox.sandbox.rootfs.extract import extract_rootfs
 from ollmsandbox.sandbox.rootfs.install import InstallResult
 from ollmsandbox.sandbox.rootfs.packages import TIERS
 from ollmsandbox.sandbox.rootfs.release import detect_arch
@@ -119,10 +119,10 @@ def pax(kind: bytes, **attributes: str) -> bytes:
     return raw("attributes", kind, len(text), text)
 
 
-def unpack(sandbox: RootfsSandbox, data: bytes, limits: ArchiveLimits | None = None) -> None:
+def unpack(sandbox: RootfsSandbox, data: bytes, **limits: int) -> None:
     file = sandbox.folder.parent / "given.tar.gz"
     file.write_bytes(data)
-    loop.run(extract_rootfs(sandbox, file, limits or ArchiveLimits()))
+    loop.run(extract_rootfs(sandbox, file, None, **limits))
 
 
 @cache
