@@ -68,7 +68,8 @@ class Capabilities(Record):
 
     findings: tuple[Finding, ...]
     bwrap: str
-    # bwrap is started in these, after overlays were mounted there.
+    # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
+    # everything dies with the first process. Root needs no user namespace for that.
     namespaces: tuple[str, ...]
     overlay: OverlayMethod
     systemd_run: str
