@@ -20,7 +20,6 @@ import os
 import stat
 import time
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 
 from .. import N_
@@ -43,13 +42,6 @@ _RUN = "live-"
 _GONE = "gone-"
 
 
-class PlainFolder(Enum):
-    """Where caches go that the user does not have: one folder for the host, one for Alpine."""
-
-    HOST = "plain"
-    ROOTFS = "rootfs"
-
-
 class LayerPart(Record):
     """A folder of a layer, with the mode of the user's folder below it."""
 
@@ -61,17 +53,14 @@ class CacheLayers:
     """The caches of a project, and the folder in which one run writes."""
 
     def __init__(
-        self,
-        root: str | os.PathLike[str],
-        project: str,
-        run_id: str,
-        kind: PlainFolder = PlainFolder.HOST,
+        self, root: str | os.PathLike[str], project: str, run_id: str, plain: str = "plain"
     ) -> None:
+        """`plain` is the name of the folder for caches that the user does not have."""
         self._project = project
         self.folder = f"{root}/{project_key(project)}"
-        # Below the layers of the caches that the user does not have, and their name in the layers.
-        self.plain = f"{self.folder}/{kind.value}"
-        self.plain_part = kind.value
+        # That folder, and its name in the layers above it.
+        self.plain = f"{self.folder}/{plain}"
+        self.plain_part = plain
         # The folder that only this run writes to.
         self.own_folder = f"{self.folder}/{_RUN}{run_id}"
         # The layers that the run has mounted, the newest first.

@@ -8,7 +8,7 @@ import os
 from ... import N_
 from ...errors import RootfsError
 from ...paths import is_inside, real_path
-from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
+from ..caches import PLAIN_CACHES, CacheLayers
 from ..plan import mounts
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import path_prefixes, spec_for
@@ -93,7 +93,7 @@ class _RootfsBuilder(PlanBuilder):
         if not names:
             return []
         root, run_id = real_path(self.inputs.paths.caches[0]), self.inputs.overlay.run_id
-        self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
+        self.caches = CacheLayers(root, self.project, run_id, "rootfs")
         return [self.plain_caches(self.caches, names)]
 
     def extra_ro_binds(self) -> list[Mount]:
