@@ -54,7 +54,8 @@ for name; do
     if [ -z "$found" ]; then echo "ERROR: $name (no such package)" >&2; exit 1; fi
     echo "Installing $name"
     tar -xzf "/tmp/$name" -C / || exit 1
-    mkdir -p /lib/apk/db && echo "P:$name" >>/lib/apk/db/installed
+    mkdir -p /lib/apk/db
+    printf 'P:%s\\nV:9.8.7-r0\\nF:usr/bin\\nR:%s\\n\\n' "$name" "$name" >>/lib/apk/db/installed
 done
 """
 # What the attacks import, and what a plain start imports.

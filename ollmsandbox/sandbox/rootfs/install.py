@@ -293,9 +293,6 @@ class Installation:
         self._worker.report(Step.FINISH)
         # Commands can read it from now on.
         self._name_mirror(built, without_password(mirror), version)
-        packages.save_program_versions(
-            built, await packages.program_versions(sandbox, packages.KNOWN_PROGRAMS)
-        )
         await make_safe(sandbox)
         return await self._worker.in_thread(self._put_in_place, built, version)
 
