@@ -12,7 +12,7 @@ from .. import N_
 from ..errors import SandboxError
 from ..files.atomic import write_atomically
 from ..files.locks import FileLock
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from ..record import Record
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer, mounts
@@ -136,13 +136,15 @@ def _make_order(
         if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
-            mask_layer.prepare_mount_point(runtime, mount.base.point.number)
         if isinstance(mount, mounts.MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
         if isinstance(mount, mounts.AgentSettings):
             os.makedirs(mount.empty, 0o700, exist_ok=True)
-        if isinstance(mount, mounts.WITH_OVERLAYS):
-            mask_layer.prepare_mount_point(runtime, mount.point.number)
+    overlays = plan.overlay_mounts()
+    for overlay in overlays:
+        # Others are mounted in place.
+        if is_inside(overlay.target, str(runtime)):
+            mask_layer.prepare_mount_point(overlay.target)
     # As in `launch`, after the three standard streams.
     options, filter_, witness_pipe = 3, 4, 5
     block = witness_pipe + 1 if scope else witness_pipe
@@ -166,7 +168,7 @@ def _make_order(
         argv=[*bwrap, *argv],
         folder=str(runtime),
         namespaces=namespaces,
-        mounts=plan.overlay_mounts(),
+        mounts=overlays,
         processes=limit if has_user_namespace else None,
         # A little more, so that reaching it means that the disk limit is exceeded. Not for a root
         # file system, whose files may have holes.

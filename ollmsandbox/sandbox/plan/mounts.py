@@ -35,6 +35,14 @@ class Mount(Record):
         """Return a sentence in the user's language, or "" if it is not worth one."""
         return ""
 
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
+        """Return what to mount before bwrap starts; nothing if bwrap mounts all."""
+        return ()
+
+    def parts(self) -> Sequence[LayerPart]:
+        """Return the folders for writes that the run needs in the project's cache layers."""
+        return ()
+
 
 class OverlayMethod(Enum):
     """The program that mounts overlays on this machine: our starter, bwrap, or none."""
@@ -237,8 +245,7 @@ class OverlaidFolder(Mount):
     point: OverlayPoint
     shown: str = ""
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
         if self.point.method is not OverlayMethod.UNSHARE:
             return ()
         # volatile: it need not survive a power cut, and syncing the disk takes long.
@@ -327,8 +334,7 @@ class MaskedFolder(Mount):
     # Whether the command sees only parts of it, which other mounts show.
     in_parts: bool = False
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
         if self.point.method is not OverlayMethod.UNSHARE:
             return ()
         target = self.spec.folder if self.in_place else self.point.path
@@ -405,12 +411,10 @@ class ProjectLayer(Mount):
     part: str
     point: OverlayPoint
 
-    def parts(self) -> list[LayerPart]:
-        """Return the folders for writes that the run needs."""
+    def parts(self) -> Sequence[LayerPart]:
         return [LayerPart(self.part, 0o700)]
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
         return self._overlay().overlay_mounts()
 
     def args(self) -> Sequence[str]:
@@ -441,8 +445,8 @@ class PlainCaches(ProjectLayer):
         """Return the folders in which a command sees them."""
         return [path for path in (self.path, self.linked_in) if path]
 
-    def parts(self) -> list[LayerPart]:
-        return [] if self.point.method is OverlayMethod.NONE else super().parts()
+    def parts(self) -> Sequence[LayerPart]:
+        return () if self.point.method is OverlayMethod.NONE else super().parts()
 
     def args(self) -> Sequence[str]:
         if self.point.method is OverlayMethod.NONE:
@@ -485,8 +489,7 @@ class CacheFolders(Mount):
     def paths(self) -> list[str]:
         return [f"{self.base.spec.folder}/{name}".rstrip("/") for name in self.names]
 
-    def parts(self) -> list[LayerPart]:
-        """Return the folders for writes that the run needs."""
+    def parts(self) -> Sequence[LayerPart]:
         if self.base.point.method is OverlayMethod.BWRAP:
             return [self._like(f"{self.part}/{name}".rstrip("/"), name) for name in self.names]
         # Only if the folder itself is shown, its mode is.
@@ -497,7 +500,6 @@ class CacheFolders(Mount):
         return LayerPart(part, stat.S_IMODE(found.st_mode) | 0o700)
 
     def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
-        """Return what to mount before bwrap starts; nothing if bwrap mounts it."""
         if self.base.point.method is not OverlayMethod.UNSHARE:
             return ()
         below: tuple[str, ...] = (*self.base.layers, self.base.spec.folder)
@@ -554,11 +556,6 @@ class BoundFolder(Mount):
         if self.allowed is not None:
             return describe_allowed(self.folder, self.allowed)
         return _hidden_of(self.folder, self.hidden)
-
-
-# Mounts with parts in the layers of caches, and all those that may have overlays.
-WITH_PARTS = (CacheFolders, ProjectLayer)
-WITH_OVERLAYS = (MaskedFolder, OverlaidFolder, *WITH_PARTS)
 
 
 def _with_path(what: str, shown: str, _: Callable[[str], str]) -> str:

@@ -91,16 +91,14 @@ class Plan(Record):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        layered = (mount for mount in self.mounts if isinstance(mount, mounts.WITH_OVERLAYS))
-        return [overlay for mount in layered for overlay in mount.overlay_mounts()]
+        return [overlay for mount in self.mounts for overlay in mount.overlay_mounts()]
 
     def open_caches(self) -> None:
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
             plain = [mount for mount in self.mounts if isinstance(mount, mounts.PlainCaches)]
-            layered = [mount for mount in self.mounts if isinstance(mount, mounts.WITH_PARTS)]
             self.caches.open(
-                [part for mount in layered for part in mount.parts()],
+                [part for mount in self.mounts for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
             )
 

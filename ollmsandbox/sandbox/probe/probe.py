@@ -28,6 +28,7 @@ from ..plan import mask_layer
 from ..plan.caches import needs_base
 from ..plan.host import MountPoint, mount_table
 from ..plan.mounts import (
+    BindMounts,
     MaskedFolder,
     OverlaidFolder,
     OverlayMethod,
@@ -254,7 +255,7 @@ class _Probe:
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
                 mask_layer.prepare(runtime, spec)
                 for number in range(3):
-                    mask_layer.prepare_mount_point(runtime, number)
+                    mask_layer.prepare_mount_point(self._point(OverlayMethod.UNSHARE, number).path)
                 by_starter = bool(namespaces) and self._starter_mounts(namespaces, spec, made)
                 by_bwrap = self._bwrap_mounts(spec, made)
                 can_cache = by_starter and self._starter_stacks(namespaces, spec, made)
@@ -329,7 +330,7 @@ class _Probe:
     def _starter_can(
         self,
         namespaces: tuple[str, ...],
-        mounts: Sequence[OverlayMount],
+        mounts: Sequence[OverlayMount | BindMounts],
         test: str,
         folder: Path | str,
     ) -> bool:
