@@ -218,32 +218,20 @@ def read_modes_file(file: Path) -> dict[str, int]:
     return {}
 
 
-class UnlockedFolder(NamedTuple):
-    """A folder that has permissions for a while."""
-
-    name: str
-    dir_fd: int | None
-    mode: int
-
-    def restore(self) -> None:
-        set_mode(*self)
-
-
-def open_folder(name: str, dir_fd: int | None, unlocked: list[UnlockedFolder], wanted: int) -> int:
-    """Open a folder, after giving it permissions if it lacks the `wanted` ones. That is added to
-    `unlocked`, for the caller to restore."""
+def open_folder(name: str, dir_fd: int | None, wanted: int) -> tuple[int, int | None]:
+    """Open a folder, after giving it permissions if it lacks the `wanted` ones. Return its
+    descriptor, and the mode to restore if it was changed."""
     try:
         descriptor = os.open(name, FOLDER, dir_fd=dir_fd)
         if not wanted or os.access(".", wanted, dir_fd=descriptor, effective_ids=True):
-            return descriptor
+            return descriptor, None
         os.close(descriptor)
     except PermissionError:
         if not wanted:
             raise
     mode = stat.S_IMODE(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode)
     set_mode(name, dir_fd, 0o700 | mode)
-    unlocked.append(UnlockedFolder(name, dir_fd, mode))
-    return os.open(name, FOLDER, dir_fd=dir_fd)
+    return os.open(name, FOLDER, dir_fd=dir_fd), mode
 
 
 def open_regular_file(

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .dirfd import UnlockedFolder, allow_many_descriptors, open_folder, opened_folder, set_mode
+from .dirfd import allow_many_descriptors, open_folder, opened_folder, set_mode
 
 # The attribute of a folder of an overlayfs layer that hides what is in the one below it.
 OPAQUE = "user.overlay.opaque"
@@ -37,10 +37,10 @@ class WalkedFolder:
         self, name: str, dir_fd: int | None, parent: WalkedFolder | None, rights: int
     ) -> None:
         self._name = name
+        self._dir_fd = dir_fd
         self._parent = parent
-        self._unlocked: list[UnlockedFolder] = []
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.descriptor = open_folder(name, dir_fd, self._unlocked, rights)
+        self.descriptor, self._mode = open_folder(name, dir_fd, rights)
         # The names of the folders to enter from here. The caller adds them.
         self.folders: list[str] = []
 
@@ -55,8 +55,8 @@ class WalkedFolder:
 
     def leave(self) -> None:
         os.close(self.descriptor)
-        for one in self._unlocked:
-            one.restore()
+        if self._mode is not None:
+            set_mode(self._name, self._dir_fd, self._mode)
 
 
 def walk(

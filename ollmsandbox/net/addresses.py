@@ -116,7 +116,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 def refuse_private_name(address: Address) -> None:
     """Raise NetError if the name alone shows that the host is private, without a lookup."""
-    is_private = address.host == "localhost" or address.host.endswith(".localhost")
+    is_private = is_local_name(address.host)
     if not is_private:
         try:
             is_private = not is_public(ipaddress.ip_address(address.host))
@@ -236,10 +236,14 @@ def proxy_for(address: Address, environ: Mapping[str, str]) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
+def is_local_name(host: str) -> bool:
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def is_loopback(url: str) -> bool:
     """Tell whether a URL names this machine, whatever the proxy settings say."""
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):
+    if is_local_name(host):
         return True
     try:
         ip = ipaddress.ip_address(host)

@@ -16,7 +16,7 @@ from .. import N_
 from ..errors import SandboxError, Sentence, in_lines
 from ..paths import Paths, close_to_others, keep_own_rights, make_folder
 from .caches import give_back_killed_logins
-from .launch import SHELL, LaunchPrograms, check_command, launch, text_shell
+from .launch import SHELL, check_command, launch, text_shell
 from .limits import DiskWatch, WitnessPipe, scope_command, watch_limits
 from .output import wait_readable
 from .overlay import Keeper, Overlay, Root
@@ -157,7 +157,7 @@ class Bubble:
         if self._ports is None:
             from .network.publish import CommandPorts  # few commands need it
 
-            ours = self._hosts.places if self._hosts is not None else set[tuple[str, int]]
+            ours = self._hosts.places if self._hosts is not None else list[tuple[str, int]]
             self._ports = CommandPorts(self._find_namespace, ours)
         return self._ports
 
@@ -400,8 +400,7 @@ class Bubble:
         scope: tuple[str, ...] = ()
         if found.systemd_run and memory is not None and self._profile.own_memory_limit:
             scope = scope_command(found.systemd_run, memory, self._environ)
-        programs = LaunchPrograms(found.bwrap, found.namespaces, scope)
-        started = launch(self.plan, argv, programs, self._paths, stdin, closing, terminal)
+        started = launch(self.plan, argv, found, self._paths, stdin, closing, terminal, scope)
         self._bwrap_pid, self._bwrap = started.pid, started.pidfd
         self._witness, self._block = started.witness, started.block
         self._has_own_pids = started.has_own_pids

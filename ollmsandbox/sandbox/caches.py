@@ -20,7 +20,6 @@ import os
 import stat
 import time
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 
 from .. import N_
@@ -32,7 +31,6 @@ from ..paths import Paths, make_folder, project_key, real_path
 from ..record import Record
 from .logins import NOTE, give_back_logins
 from .merging import last_change, merge_layer, note_change, strip_rights
-from .overlay import empty_work_folder
 
 # Where commands see the folder of caches that the user does not have.
 PLAIN_CACHES = "/run/caches"
@@ -42,15 +40,6 @@ _CHANGED = "changed"
 _RUN = "live-"
 # What is to be removed. It may have been a folder that commands wrote to.
 _GONE = "gone-"
-# Folders of an earlier run, empty and not in use.
-_SPARE = "spare-"
-
-
-class PlainFolder(Enum):
-    """Where caches go that the user does not have: one folder for the host, one for Alpine."""
-
-    HOST = "plain"
-    ROOTFS = "rootfs"
 
 
 class LayerPart(Record):
@@ -64,17 +53,14 @@ class CacheLayers:
     """The caches of a project, and the folder in which one run writes."""
 
     def __init__(
-        self,
-        root: str | os.PathLike[str],
-        project: str,
-        run_id: str,
-        kind: PlainFolder = PlainFolder.HOST,
+        self, root: str | os.PathLike[str], project: str, run_id: str, plain: str = "plain"
     ) -> None:
+        """`plain` is the name of the folder for caches that the user does not have."""
         self._project = project
         self.folder = f"{root}/{project_key(project)}"
-        # Below the layers of the caches that the user does not have, and their name in the layers.
-        self.plain = f"{self.folder}/{kind.value}"
-        self.plain_part = kind.value
+        # That folder, and its name in the layers above it.
+        self.plain = f"{self.folder}/{plain}"
+        self.plain_part = plain
         # The folder that only this run writes to.
         self.own_folder = f"{self.folder}/{_RUN}{run_id}"
         # The layers that the run has mounted, the newest first.
@@ -100,7 +86,7 @@ class CacheLayers:
                 make_folder(Path(self.folder))
             with FileLock(f"{self.folder}/{_LOCK}", timeout=0):
                 names = self._prepare()
-                self._make_run_folder(parts, [name for name in names if name.startswith(_SPARE)])
+                self._make_run_folder(parts)
                 layers = _sorted_layers(self.folder, names)
                 for folder in (self.plain, *layers):
                     self._locks.append(FileLock(folder, is_folder=True, shared=True))
@@ -116,33 +102,14 @@ class CacheLayers:
                 why=error.strerror,
             ) from error
 
-    def _make_run_folder(self, parts: Sequence[LayerPart], spares: Sequence[str]) -> None:
-        if not self._take_spare(spares):
-            for folder in (self.own_folder, f"{self.own_folder}/upper", f"{self.own_folder}/work"):
-                os.mkdir(folder, 0o700)
-            self._locks = [FileLock(self.own_folder, is_folder=True, timeout=0)]
-        there = frozenset(os.listdir(f"{self.own_folder}/upper"))
+    def _make_run_folder(self, parts: Sequence[LayerPart]) -> None:
+        for folder in (self.own_folder, f"{self.own_folder}/upper", f"{self.own_folder}/work"):
+            os.mkdir(folder, 0o700)
+        self._locks = [FileLock(self.own_folder, is_folder=True, timeout=0)]
         for part in parts:
-            if part.name not in there:
-                for made in (self.upper(part.name), self.work(part.name)):
-                    if "/" in part.name:
-                        os.makedirs(os.path.dirname(made), exist_ok=True)
-                    os.mkdir(made, 0o700)
-            # A command may have changed the mode of a spare one.
+            os.makedirs(self.work(part.name), 0o700)
+            os.makedirs(self.upper(part.name), 0o700)
             os.chmod(self.upper(part.name), part.mode)
-
-    def _take_spare(self, spares: Sequence[str]) -> bool:
-        """Take the folders of an earlier run, if there are any that no program still holds."""
-        for name in spares:
-            if lock := try_lock(f"{self.folder}/{name}", is_folder=True):
-                try:
-                    os.rename(f"{self.folder}/{name}", self.own_folder)
-                except OSError:  # it belongs to the image of a container
-                    lock.release()
-                    continue
-                self._locks = [lock]
-                return True
-        return False
 
     def _prepare(self) -> list[str]:
         """Note the project and that its caches are used, and return the names in its folder."""
@@ -193,30 +160,15 @@ class CacheLayers:
             _merge_free(layers)
 
     def remove(self) -> None:
-        """Leave the run's own folders to the next run if they are as they were, or else remove
-        them. What cannot be removed is tried again by the next run."""
+        """Remove the run's own folders. What cannot be removed is tried again by the next run."""
         if not self._locks:
             return
         with contextlib.suppress(OSError):
-            if not self._spare():
-                trees.remove_path(self.own_folder)
+            trees.remove_path(self.own_folder)
             # Of programs that were killed.
             names = os.listdir(self.folder)
             _remove_free(self.folder, [n for n in names if n.startswith((_RUN, _GONE))])
         self.release()
-
-    def _spare(self) -> bool:
-        """Clear what the kernel created; return False if there is more. Creating and removing five
-        folders for each command would take longer than mounting the overlay."""
-        try:
-            for part in os.listdir(f"{self.own_folder}/upper"):
-                empty_work_folder(self.work(part))
-                if os.listdir(self.upper(part)):
-                    return False
-            os.rename(self.own_folder, f"{self.folder}/{_SPARE}{os.path.basename(self.own_folder)}")
-        except OSError:
-            return False
-        return True
 
     def release(self) -> None:
         while self._locks:

@@ -12,7 +12,7 @@ from .. import N_
 from ..errors import SandboxError
 from ..files.atomic import write_atomically
 from ..files.locks import FileLock
-from ..paths import Paths
+from ..paths import Paths, is_inside
 from ..record import Record
 from .limits import WitnessPipe, witness_command
 from .plan import mask_layer, mounts
@@ -21,6 +21,7 @@ from .seccomp import open_filter
 from .starter.client import StartOrder, memory_file, start_process
 
 if TYPE_CHECKING:
+    from .probe.probe import Capabilities
     from .terminal import CommandTerminal
 
 # For our own scripts. A command's text runs in `text_shell`.
@@ -39,17 +40,6 @@ _INNER = '{ ulimit -u "$1" || ulimit -p "$1"; } 2>/dev/null; shift; exec "$@"'
 _LEAD = 'exec setsid -c "$@"'
 # The same if standard input is not the terminal.
 _LEAD_WITH_INPUT = 'exec setsid -c "$0" -c \'exec "$@" <&3 3<&-\' sh "$@" 3<&0 <&1'
-
-
-class LaunchPrograms(Record):
-    """The programs and namespaces that a sandbox is started with."""
-
-    bwrap: str
-    # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
-    # everything dies with the first process. Root needs no user namespace for that.
-    namespaces: tuple[str, ...] = ()
-    # The command that limits the memory, if a limit is set and systemd runs.
-    scope: tuple[str, ...] = ()
 
 
 class LaunchedBwrap(Record):
@@ -71,18 +61,20 @@ class LaunchedBwrap(Record):
 def launch(
     plan: Plan,
     argv: Sequence[str],
-    programs: LaunchPrograms,
+    found: Capabilities,
     paths: Paths,
     stdin: int | None,
     closing: contextlib.ExitStack,
     terminal: CommandTerminal | None = None,
+    scope: Sequence[str] = (),
 ) -> LaunchedBwrap:
     """Start bwrap; `closing` closes our ends of its pipes. Without `stdin` it reads nothing, if not
-    from a terminal."""
+    from a terminal. `scope` is the command that limits the memory, if a limit is set and systemd
+    runs."""
     if terminal is not None:
         lead = _LEAD if terminal.gives_input else _LEAD_WITH_INPUT
         argv = [SHELL, "-c", lead, SHELL, *argv]
-    order, arguments = _make_order(plan, argv, programs, paths)
+    order, arguments = _make_order(plan, argv, found, paths, scope)
     ours, theirs, witness = [], [], None
     with contextlib.ExitStack() as handed_over:
         for _ in range(3):
@@ -105,7 +97,7 @@ def launch(
         options = memory_file("options", os.fsencode("\0".join(arguments) + "\0"))
         handed_over.callback(os.close, options)
         given = [stdin, theirs[0], theirs[1], options, filter_, theirs[2]]
-        if programs.scope:
+        if scope:
             witness = WitnessPipe()
             closing.callback(witness.release)
             handed_over.callback(os.close, witness.theirs)
@@ -131,7 +123,7 @@ def launch(
 
 
 def _make_order(
-    plan: Plan, argv: Sequence[str], programs: LaunchPrograms, paths: Paths
+    plan: Plan, argv: Sequence[str], found: Capabilities, paths: Paths, scope: Sequence[str]
 ) -> tuple[StartOrder, list[str]]:
     """Create the folders that the plan needs, and return the order and bwrap's options.
 
@@ -144,29 +136,31 @@ def _make_order(
         if isinstance(mount, mounts.CacheFolders):
             # Its base may be no mount of its own.
             mask_layer.prepare(runtime, mount.base.spec)
-            mask_layer.prepare_mount_point(runtime, mount.base.number)
         if isinstance(mount, mounts.MaskedFolder):
             mask_layer.prepare(runtime, mount.spec)
         if isinstance(mount, mounts.AgentSettings):
             os.makedirs(mount.empty, 0o700, exist_ok=True)
-        if isinstance(mount, mounts.WITH_OVERLAYS):
-            mask_layer.prepare_mount_point(runtime, mount.number)
+    overlays = plan.overlay_mounts()
+    for overlay in overlays:
+        # Others are mounted in place.
+        if is_inside(overlay.target, str(runtime)):
+            mask_layer.prepare_mount_point(overlay.target)
     # As in `launch`, after the three standard streams.
     options, filter_, witness_pipe = 3, 4, 5
-    block = witness_pipe + 1 if programs.scope else witness_pipe
+    block = witness_pipe + 1 if scope else witness_pipe
     status = block + 1 if plan.by_host else block
-    bwrap = [programs.bwrap, "--args", str(options), "--"]
-    if programs.scope:
+    bwrap = [found.bwrap, "--args", str(options), "--"]
+    if scope:
         before = witness_command(options=options, filter_=filter_, pipe=witness_pipe, status=status)
-        bwrap = [*programs.scope, *before, *bwrap]
+        bwrap = [*scope, *before, *bwrap]
     arguments = [*plan.args(), "--seccomp", str(filter_), "--json-status-fd", str(status)]
     arguments += ["--block-fd", str(block)] if plan.by_host else []
     # systemd only knows process ids of the host's namespace.
-    namespaces = [n for n in programs.namespaces if n != "pid" or not programs.scope]
+    namespaces = [n for n in found.namespaces if n != "pid" or not scope]
     if "pid" not in namespaces:
         arguments.append("--die-with-parent")
     limit, disk = plan.limits.processes, plan.limits.disk
-    has_user_namespace = "user" in programs.namespaces
+    has_user_namespace = "user" in found.namespaces
     # The kernel does not limit root's processes: `watch_limits` does.
     if limit is not None and not has_user_namespace and os.getuid() != 0:
         argv = [SHELL, "-c", _INNER, "sh", str(limit), *argv]
@@ -174,12 +168,12 @@ def _make_order(
         argv=[*bwrap, *argv],
         folder=str(runtime),
         namespaces=namespaces,
-        mounts=plan.overlay_mounts(),
+        mounts=overlays,
         processes=limit if has_user_namespace else None,
         # A little more, so that reaching it means that the disk limit is exceeded. Not for a root
         # file system, whose files may have holes.
         file_size=disk + _SMALL if disk is not None and plan.project else None,
-        protect=programs.bwrap,
+        protect=found.bwrap,
     )
     return order, arguments
 

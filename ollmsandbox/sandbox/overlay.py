@@ -374,21 +374,6 @@ def _has_content(folder: str) -> bool:
         return True
 
 
-def empty_work_folder(folder: str) -> None:
-    """Remove what the kernel creates in a work folder, so that it can be mounted again."""
-    kernels = f"{folder}/work"
-    if os.path.lexists(kernels):
-        # The kernel creates them without permissions.
-        os.chmod(kernels, 0o700)
-        with contextlib.suppress(FileNotFoundError):
-            os.chmod(f"{kernels}/incompat", 0o700)
-            os.chmod(f"{kernels}/incompat/volatile", 0o700)
-            os.unlink(f"{kernels}/incompat/volatile/dirty")
-            os.rmdir(f"{kernels}/incompat/volatile")
-            os.rmdir(f"{kernels}/incompat")
-        os.rmdir(kernels)
-
-
 def clock_offset() -> int:
     """Return the difference between the clock and one that cannot be set.
 

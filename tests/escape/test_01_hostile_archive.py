@@ -21,7 +21,7 @@ from ollmsandbox.errors import RootfsError
 from ollmsandbox.files import trees
 from ollmsandbox.sandbox.process import Stop
 from ollmsandbox.sandbox.rootfs import extract
-from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, make_safe
+from ollmsandbox.sandbox.rootfs.extract import make_safe
 from ollmsandbox.sandbox.rootfs.install import alpine_version
 from ollmsandbox.sandbox.rootfs.packages import missing_packages
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
@@ -247,7 +247,7 @@ def test_a_small_archive_that_unpacks_to_a_huge_file(sandbox: RootfsSandbox) -> 
     bomb = gzip.compress(header.tobuf(tarfile.GNU_FORMAT)) + piece * number
     assert len(bomb) < 16 << 20
     with pytest.raises(RootfsError, match="unpacks to more than 64 MiB"):
-        unpack(sandbox, bomb, ArchiveLimits(size=64 << 20))
+        unpack(sandbox, bomb, most_bytes=64 << 20)
     assert trees.measure(sandbox.folder)[1] < header.size / 2
 
 
@@ -269,7 +269,7 @@ def test_a_file_that_says_it_is_huge_but_has_only_holes(
 def test_far_too_many_files(sandbox: RootfsSandbox) -> None:
     bomb = tarball([Entry(f"f{number}") for number in range(50_000)])
     with pytest.raises(RootfsError, match="more than 1,000 files"):
-        unpack(sandbox, bomb, ArchiveLimits(entries=1000))
+        unpack(sandbox, bomb, most_entries=1000)
     # What tar wrote to the pipe until it was killed, and no more.
     assert len(os.listdir(sandbox.folder)) < 40_000
 
@@ -278,7 +278,7 @@ def test_far_too_many_files(sandbox: RootfsSandbox) -> None:
 def test_few_files_in_far_too_many_folders(sandbox: RootfsSandbox) -> None:
     bomb = tarball([Entry(f"{number}/" + "d/" * 500 + "f") for number in range(100)])
     with pytest.raises(RootfsError, match="more than 10,000 files"):
-        unpack(sandbox, bomb, ArchiveLimits(entries=10_000))
+        unpack(sandbox, bomb, most_entries=10_000)
 
 
 @pytest.mark.parametrize("name", ["n" * 300, "d/" * 3000 + "f", "n" * (4 << 20)])

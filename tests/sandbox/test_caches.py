@@ -8,8 +8,6 @@ import contextlib
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -290,8 +288,6 @@ def test_nothing_is_kept_of_a_program_that_was_killed(person: Person) -> None:
     assert [entry.name[:5] for entry in caches.folder.glob("live-*")] == ["live-"]
     assert ok(person.run("ls ~/.npm")) == ""
     assert list(caches.folder.glob("live-*")) == []
-    (spare,) = caches.folder.glob("spare-*")
-    assert list((spare / "upper/home").iterdir()) == []
 
 
 def test_caches_in_a_home_folder_with_something_mounted_in_it(person: Person) -> None:
@@ -336,26 +332,6 @@ def written(paths: Paths, project: str, files: dict[str, str], run_id: str) -> C
 def finish(run: CacheLayers) -> None:
     run.keep()
     run.remove()
-
-
-OPEN_CACHES = """\
-import sys
-from ollmsandbox.sandbox.caches import CacheLayers, LayerPart
-CacheLayers(sys.argv[1], "/p", "2").open([LayerPart("home", 0o700)], ())
-"""
-
-
-def test_folders_in_the_image_of_a_container_are_left_alone(person: Person, tmp_path: Path) -> None:
-    """They cannot be renamed."""
-    written(person.paths, "/p", {}, "1").remove()
-    root = person.paths.caches[0]
-    assert list(root.glob("*/spare-*"))
-    for name in ("upper", "work"):
-        (tmp_path / name).mkdir()
-    options = f"userxattr,lowerdir={root},upperdir={tmp_path}/upper,workdir={tmp_path}/work"
-    around = in_mounts(f'mount -t overlay -o "{options}" caches "$1"', root)
-    subprocess.run([*around, sys.executable, "-c", OPEN_CACHES, root], check=True)
-    assert list((tmp_path / "upper").glob("*/live-2"))
 
 
 def test_layers_are_merged_name_by_name(person: Person) -> None:
@@ -407,19 +383,6 @@ def test_a_layer_that_cannot_be_merged_is_dropped(person: Person) -> None:
     (layer,) = layers(paths)
     assert (layer / "home/kept").read_text() == "1"
     assert (layer / "home/name").read_text() == "a file"
-
-
-def test_folders_of_a_run_that_is_still_ending_are_not_used_again(person: Person) -> None:
-    paths = person.paths
-    ended = [written(paths, "/p", {}, "1"), written(paths, "/p", {}, "2")]
-    for run in ended:
-        run.remove()
-    first, second = sorted(ended[0].folder + f"/spare-live-{number}" for number in (1, 2))
-    with FileLock(first, is_folder=True), FileLock(second, is_folder=True):
-        finish(written(paths, "/p", {"file": "1"}, "3"))
-    finish(written(paths, "/p", {"file": "2"}, "4"))
-    assert [(layer / "home/file").read_text() for layer in layers(paths)] == ["2"]
-    assert sum(Path(path).exists() for path in (first, second)) == 1
 
 
 def test_a_command_waits_for_caches_without_blocking_the_loop(person: Person) -> None:

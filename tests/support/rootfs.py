@@ -28,7 +28,7 @@ import pytest
 from support.person import Person, make_person
 
 from ollmsandbox import loop
-from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
+from ollmsandbox.sandbox.rootfs.extract import extract_rootfs
 from ollmsandbox.sandbox.rootfs.install import InstallResult
 from ollmsandbox.sandbox.rootfs.packages import TIERS
 from ollmsandbox.sandbox.rootfs.release import detect_arch
@@ -54,7 +54,8 @@ for name; do
     if [ -z "$found" ]; then echo "ERROR: $name (no such package)" >&2; exit 1; fi
     echo "Installing $name"
     tar -xzf "/tmp/$name" -C / || exit 1
-    mkdir -p /lib/apk/db && echo "P:$name" >>/lib/apk/db/installed
+    mkdir -p /lib/apk/db
+    printf 'P:%s\\nV:9.8.7-r0\\nF:usr/bin\\nR:%s\\n\\n' "$name" "$name" >>/lib/apk/db/installed
 done
 """
 # What the attacks import, and what a plain start imports.
@@ -119,10 +120,10 @@ def pax(kind: bytes, **attributes: str) -> bytes:
     return raw("attributes", kind, len(text), text)
 
 
-def unpack(sandbox: RootfsSandbox, data: bytes, limits: ArchiveLimits | None = None) -> None:
+def unpack(sandbox: RootfsSandbox, data: bytes, **limits: int) -> None:
     file = sandbox.folder.parent / "given.tar.gz"
     file.write_bytes(data)
-    loop.run(extract_rootfs(sandbox, file, limits or ArchiveLimits()))
+    loop.run(extract_rootfs(sandbox, file, None, **limits))
 
 
 @cache

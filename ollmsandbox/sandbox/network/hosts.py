@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ... import N_
 from ...errors import SandboxError, Sentence
-from ...net.addresses import Reach, reach_of
-from .names import RANGE, is_host_name, is_local_name
+from ...net.addresses import Reach, is_local_name, reach_of
+from .names import RANGE, is_host_name
 
 WEB_PORTS = (80, 443)
 # What a host is reached by if no port is named.

@@ -8,6 +8,8 @@ import ipaddress
 import re
 import struct
 
+from ...net.addresses import is_local_name
+
 # For tests of networks, so no server has an address of it (RFC 2544).
 RANGE = ipaddress.ip_network("198.18.0.0/15")
 MASK = str(RANGE.netmask)
@@ -81,10 +83,6 @@ def is_host_name(name: str) -> bool:
     is_short = len(name) <= 253 and all(_LABEL.fullmatch(label) for label in labels)
     # A program would take 1.2 or 0x7f.1 for an address.
     return is_short and not re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
-
-
-def is_local_name(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost")
 
 
 def _read_question(query: bytes) -> tuple[str, int, int, bytes] | None:

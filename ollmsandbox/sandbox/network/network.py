@@ -14,7 +14,6 @@ from ..plan.resolver import SERVER
 from .hosts import USUAL_PORTS, WEB_PORTS, HostRule, HostUse, is_address
 from .inside import NetworkNamespace
 from .names import MASK, Names
-from .proxy import Proxy
 from .relay import Relay, Service, sorted_uses
 from .ssh import SshAccess
 
@@ -53,7 +52,6 @@ class HostNetwork:
         # What withdraws each question.
         self._questions: list[Callable[[], object]] = []
         self._sockets: list[socket.socket] = []
-        self._listeners: list[socket.socket] = []
         self._uses: tuple[HostUse, ...] = ()
 
     @property
@@ -65,27 +63,28 @@ class HostNetwork:
     def make_sockets(self, namespace: NetworkNamespace) -> None:
         """Make the sockets in a network namespace. Blocks."""
         addresses = [(rule.host, _ONE) for rule in self.rules if is_address(rule.host)]
-        places = [("udp", SERVER, 53), ("tcp", SERVER, 53)]
-        places += [("tcp", *place) for place in self._places()]
+        places = [("udp", SERVER, 53), *(("tcp", *place) for place in self.places())]
         made = namespace.make_sockets(places, [(SERVER, MASK), *addresses])
         for one, place in zip(made, places, strict=True):
             # A computer may do without IPv6.
             if one is None and place[1] != "::1":
                 raise SandboxError(N_("The network of the sandbox could not be prepared."))
-        self._sockets = [one for one in made[:2] if one is not None]
-        self._listeners = [one for one in made[2:] if one is not None]
+        self._sockets = [one for one in made if one is not None]
 
-    def _places(self) -> list[tuple[str, int]]:
-        """Return where to listen for the command's connections."""
+    def places(self) -> list[tuple[str, int]]:
+        """Return the addresses and ports inside on which we wait for connections."""
         found = [("0.0.0.0", port) for port in USUAL_PORTS]
         for rule in self.rules:
             for address in self._addresses_inside(rule):
                 found += [(address, rule.port)] if rule.port is not None else []
         everywhere = {port for address, port in found if address == "0.0.0.0"}
         return [
-            (address, port)
-            for address, port in dict.fromkeys(found)
-            if address in ("0.0.0.0", "::1") or port not in everywhere
+            (SERVER, 53),
+            *(
+                (address, port)
+                for address, port in dict.fromkeys(found)
+                if address in ("0.0.0.0", "::1") or port not in everywhere
+            ),
         ]
 
     def _addresses_inside(self, rule: HostRule) -> Sequence[str]:
@@ -98,14 +97,11 @@ class HostNetwork:
             self._names.add(address, rule.host)
         return addresses
 
-    def places(self) -> set[tuple[str, int]]:
-        """Return the addresses and ports inside on which we listen, not the command."""
-        return {(SERVER, 53), *self._places()}
-
     def serve(self) -> None:
         """Serve the sockets, in a thread."""
+        udp, tcp, *listeners = self._sockets
         self._relay = Relay(
-            self._names, self._sockets, self._listeners, self, resolve, self._services
+            self._names, (udp, tcp), listeners, self._decide, resolve, self._environ, self._services
         )
 
     def close(self) -> None:
@@ -120,18 +116,15 @@ class HostNetwork:
 
     # --- answers -----------------------------------------------------------------------------
 
-    def decide(self, host: str, port: int, address: str = "") -> bool | None:
+    def _decide(self, host: str, port: int, address: str) -> bool | None:
         """Return whether a host may be reached; None if the user is being asked. Called by the
         relay's thread."""
-        allowed = self._decide(host, port, address)
+        allowed = self._answer_for(host, port, address)
         if allowed and self.ssh is not None and host != "localhost" and port not in WEB_PORTS:
             self.ssh.add_host(host, port)
         return allowed
 
-    def proxy_for(self, host: str, port: int) -> Proxy | None:
-        return Proxy.find(host, port, self._environ)
-
-    def _decide(self, host: str, port: int, address: str) -> bool | None:
+    def _answer_for(self, host: str, port: int, address: str) -> bool | None:
         key = (host, port, address)
         if not address and self._is_named(host, port):
             return True

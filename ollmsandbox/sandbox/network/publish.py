@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ... import N_
@@ -19,8 +19,6 @@ from .pump import MOST_LINKS, Link, Pump, reset
 
 # The command may listen on either of them, or on both.
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
-# Sockets inside are made in advance, this many of each kind.
-_STOCK = 16
 _BACKLOG = 128
 # Numbers to try, if the port is in use.
 _ATTEMPTS = 20
@@ -31,7 +29,8 @@ class PortLink(Link):
 
     def __init__(self, client: socket.socket) -> None:
         super().__init__(client)
-        self.families = deque(_LOOPBACK)
+        # Sockets inside that are not connected yet, each with an address.
+        self.sockets: list[tuple[socket.socket, str]] = []
 
 
 class PublishedPort(Pump[PortLink]):
@@ -46,13 +45,9 @@ class PublishedPort(Pump[PortLink]):
         for listener in listeners:
             self._serve_connections(listener)
         self._namespace: NetworkNamespace | None = None
-        # Sockets inside that are not connected yet, and the links that wait for one.
-        self._stock: dict[socket.AddressFamily, deque[socket.socket]] = {
-            family: deque() for family, _address in _LOOPBACK
-        }
-        self._waiting: deque[PortLink] = deque()
+        # One at a time, in another thread: each takes some milliseconds.
         self._pool = ThreadPoolExecutor(1, "published port")
-        self._making: Future[list[socket.socket | None]] | None = None
+        self._ready: deque[PortLink] = deque()
 
     @property
     def url(self) -> str:
@@ -66,11 +61,8 @@ class PublishedPort(Pump[PortLink]):
     def close(self) -> None:
         super().close()
         self._pool.shutdown(cancel_futures=True)
-        if self._making is not None and self._making.done():
-            self._take_in(self._making)
-        for stock in self._stock.values():
-            for one in stock:
-                one.close()
+        for link in self._ready:
+            self._end(link)
 
     def _begin(self, client: socket.socket) -> None:
         if len(self._links) >= MOST_LINKS:
@@ -78,51 +70,35 @@ class PublishedPort(Pump[PortLink]):
             return
         link = PortLink(client)
         self._links.add(link)
-        self._try_next(link)
+        self._pool.submit(self._make_sockets, link)
+
+    def _make_sockets(self, link: PortLink) -> None:
+        """Make a socket inside for each address of the loopback device, in another thread. There
+        are none if the command ends."""
+        assert self._namespace is not None
+        with contextlib.suppress(SandboxError, OSError):
+            made = self._namespace.make_sockets([("connect", place, 0) for _, place in _LOOPBACK])
+            places = zip(made, _LOOPBACK, strict=True)
+            link.sockets = [(one, place) for one, (_, place) in places if one is not None]
+        self._ready.append(link)
+        self.wake()
+
+    def _go_on(self) -> None:
+        while self._ready:
+            self._try_next(self._ready.popleft())
 
     def _try_next(self, link: PortLink) -> None:
         self._close_server(link)
-        while link.families:
-            family, address = link.families[0]
-            if not self._stock[family]:
-                self._waiting.append(link)
-                self._make_sockets()
-                return
-            link.families.popleft()
-            if self._connect(link, self._stock[family].popleft(), (address, self.port)):
+        while link.sockets:
+            one, place = link.sockets.pop(0)
+            if self._connect(link, one, (place, self.port)):
                 return
         self._end(link)
 
-    def _make_sockets(self) -> None:
-        """Have more sockets made inside, in another thread."""
-        if self._making is not None or self._namespace is None:
-            return
-        wanted = []
-        for family, address in _LOOPBACK:
-            wanted += [("connect", address, 0)] * (_STOCK - len(self._stock[family]))
-        self._making = self._pool.submit(self._namespace.make_sockets, wanted)
-        self._making.add_done_callback(lambda _made: self.wake())
-
-    def _go_on(self) -> None:
-        if self._making is None or not self._making.done():
-            return
-        made, self._making = self._making, None
-        is_made = self._take_in(made)
-        waiting, self._waiting = self._waiting, deque()
-        for link in waiting:
-            if is_made:
-                self._try_next(link)
-            else:
-                self._end(link)
-
-    def _take_in(self, made: Future[list[socket.socket | None]]) -> bool:
-        """Add sockets to the stock; return False if there are none, because the command ends."""
-        with contextlib.suppress(SandboxError, OSError):
-            found = [one for one in made.result() if one is not None]
-            for one in found:
-                self._stock[one.family].append(one)
-            return bool(found)
-        return False
+    def _end(self, link: PortLink) -> None:
+        while link.sockets:
+            link.sockets.pop()[0].close()
+        super()._end(link)
 
 
 @dataclass(eq=False)
@@ -130,7 +106,7 @@ class CommandPorts:
     """The ports of one command: those it listens on, and those that are published."""
 
     _find_namespace: Callable[[], NetworkNamespace | None]
-    _our_places: Callable[[], set[tuple[str, int]]]
+    _our_places: Callable[[], Sequence[tuple[str, int]]]
     _published: dict[int, PublishedPort] = field(default_factory=dict)
     # Held while ports are published or closed, which different threads do.
     _changing: threading.Lock = field(default_factory=threading.Lock)
@@ -145,7 +121,8 @@ class CommandPorts:
         namespace = self._find_namespace()
         if namespace is None:
             return []
-        return sorted({port for _address, port in namespace.listening() - self._our_places()})
+        theirs = namespace.listening().difference(self._our_places())
+        return sorted({port for _address, port in theirs})
 
     def open(self, wanted: Sequence[int]) -> None:
         """Open ports of this computer, before the command starts."""

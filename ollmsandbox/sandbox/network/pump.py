@@ -5,8 +5,6 @@ sandbox, and those of publish.py, which lead into one."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import selectors
 import socket
 import struct
@@ -25,7 +23,6 @@ _MOST_WAITING = 1 << 20
 # Seconds to connect to one address.
 _PATIENCE = 20.0
 _PAUSE = 0.05
-_SPLICE = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -59,10 +56,6 @@ class Pump(Generic[L]):
         self._is_closed = False
         # One for all: new memory for each piece would take half of the time.
         self._piece = memoryview(bytearray(_PIECE))
-        # What a server sends goes through it without being copied. It is empty between two events.
-        self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        with contextlib.suppress(OSError):  # a user may have only so much in pipes
-            fcntl.fcntl(self._pipe[1], fcntl.F_SETPIPE_SZ, _PIECE)
         # Not a pipe: a lookup may end after this is closed, and its number may be another file's.
         self._awake, self._waker = socket.socketpair()
         self._awake.settimeout(0)
@@ -130,8 +123,6 @@ class Pump(Generic[L]):
         self._selector.close()
         for one in (*self._own, self._awake, self._waker):
             one.close()
-        for end in self._pipe:
-            os.close(end)
 
     def _on_wake(self, _mask: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -233,25 +224,14 @@ class Pump(Generic[L]):
     def _carry(self, link: L) -> int | None:
         """Pass on what a server has sent; return how much, or None if there is nothing yet."""
         assert link.server is not None
-        reader, writer = self._pipe
         try:
-            received = os.splice(link.server.fileno(), writer, _PIECE, flags=_SPLICE)
+            received = link.server.recv_into(self._piece)
         except BlockingIOError:
             return None
         except OSError:
             link.was_reset = True
             return 0
-        left = received
-        try:
-            while left and not link.to_client:
-                left -= os.splice(reader, link.client.fileno(), left, flags=_SPLICE)
-        except BlockingIOError:
-            pass  # the client is slower: the rest waits
-        finally:
-            while left:
-                data = os.read(reader, left)
-                link.to_client += data
-                left -= len(data)
+        _send(link.client, link.to_client, self._piece[:received])
         return received
 
     def _checked(self, link: L, data: memoryview) -> memoryview | bytes:

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from ...net.addresses import Reach, reach_of
 from .hello import NotYet, server_name
@@ -37,17 +36,10 @@ _ACCESS_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"
 _LINGER = 2.0
 
 
-class Gate(Protocol):
-    """Decides about hosts. May be called from the relay's thread."""
-
-    def decide(self, host: str, port: int, address: str = "") -> bool | None:
-        """Return the answer; None if it is not known yet. Then `Relay.wake` follows it. With an
-        `address`, the question is whether a private address may be used."""
-
-    def proxy_for(self, host: str, port: int) -> Proxy | None:
-        """Return the proxy by which a host is reached, if the user has one."""
-
-
+# Returns whether a host and a port may be reached; None if that is not known yet. Then `Relay.wake`
+# follows it. With an address, the question is whether that may be used although it is private. May
+# be called from the relay's thread.
+Decide = Callable[[str, int, str], bool | None]
 # Serves a connection to a name that exists only in one sandbox, in a thread of its own, until one
 # side ends it.
 Service = Callable[[socket.socket], None]
@@ -75,16 +67,18 @@ class Relay(Pump[HostLink]):
         names: Names,
         dns: Sequence[socket.socket],
         listeners: Sequence[socket.socket],
-        gate: Gate,
+        decide: Decide,
         resolve: Callable[[str, int], Sequence[str]],
-        services: Mapping[str, Service] | None = None,
+        environ: Mapping[str, str],
+        services: Mapping[str, Service],
     ) -> None:
         super().__init__("relay")
         self._names = names
-        self._gate = gate
+        self._decide = decide
+        self._environ = environ
         self._resolve = resolve
         # By name, on port 80.
-        self._services = services or {}
+        self._services = services
         self._served: set[socket.socket] = set()
         # Those that wait for an answer, and for addresses.
         self._asking: set[HostLink] = set()
@@ -191,7 +185,7 @@ class Relay(Pump[HostLink]):
             self._served.discard(client)
 
     def _ask(self, link: HostLink) -> None:
-        allowed = self._gate.decide(link.use.host, link.use.port, "")
+        allowed = self._decide(link.use.host, link.use.port, "")
         if allowed is None:
             self._wait(link)
             return
@@ -202,7 +196,7 @@ class Relay(Pump[HostLink]):
             link.addresses = deque(("127.0.0.1", "::1"))
             self._try_next(link)
         else:
-            link.proxy = self._gate.proxy_for(link.use.host, link.use.port)
+            link.proxy = Proxy.find(link.use.host, link.use.port, self._environ)
             self._look_up(link)
 
     def _wait(self, link: HostLink) -> None:
@@ -245,7 +239,7 @@ class Relay(Pump[HostLink]):
             return
         for address, kind in kinds.items():
             if kind is Reach.PRIVATE:
-                allowed = self._gate.decide(link.use.host, link.use.port, address)
+                allowed = self._decide(link.use.host, link.use.port, address)
                 if allowed is None:
                     self._wait(link)
                     return

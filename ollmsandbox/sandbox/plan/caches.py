@@ -10,8 +10,8 @@ from functools import lru_cache
 from ...paths import FolderSet, is_inside
 from ...record import Record
 from ..profile.profile import FolderTemplate, Profile
-from .host import path_and_parents
-from .masks import FolderResolver, list_names
+from .host import PathResolver, path_and_parents
+from .masks import list_names
 
 
 def needs_base(layers: str, folder: str, mounted: Sequence[str]) -> bool:
@@ -35,12 +35,12 @@ class FoundCaches(Record):
 
 
 def find_caches(profile: Profile, environment: Mapping[str, str], home: str) -> FoundCaches:
-    seen = FolderResolver()
+    seen = PathResolver()
     existing, missing = [], []
     templates = profile.caches + profile.caches_if_present
     values = tuple(map(environment.get, _variables(templates)))
     for number, around, name in _expanded(templates, values, home):
-        folder, found = seen.folder(around)
+        folder, found = seen.resolve(around)
         names = list_names(folder, found) if found else None
         path = f"{folder.rstrip('/')}/{name}"
         if names and name in names.links:

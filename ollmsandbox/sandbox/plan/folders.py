@@ -99,6 +99,16 @@ def is_home(folder: str) -> bool:
     )
 
 
+def named_path(given: str, project: str, paths: Paths) -> str:
+    """Return the path that a working directory names, in the project or absolute."""
+    if "\0" in given:
+        raise WorkingDirError(given)
+    # Not with expanduser: the run may have another home folder than this process.
+    if given == "~" or given.startswith("~/"):
+        given = f"{paths.home}{given[1:]}"
+    return os.path.normpath(os.path.join(project, given))
+
+
 def find_working_dir(
     working_dir: str | None,
     project: str,
@@ -112,13 +122,7 @@ def find_working_dir(
     inside = paths.real_home + "/playground"
     if working_dir == "playground":
         return inside
-    if "\0" in working_dir:
-        raise WorkingDirError(working_dir)
-    # Not with expanduser: the run may have another home folder than this process.
-    whole = working_dir
-    if whole == "~" or whole.startswith("~/"):
-        whole = f"{paths.home}{whole[1:]}"
-    path = os.path.normpath(os.path.join(project, whole))
+    path = named_path(working_dir, project, paths)
     for shown in (str(paths.playground_inside), inside):
         # The playground has another path on the host.
         if is_inside(path, shown):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from functools import cached_property, lru_cache
 
 from ...paths import is_inside
@@ -86,13 +87,33 @@ class Host:
         return found
 
 
-def resolve(path: str, known: dict[str, str]) -> str:
-    """Resolve links as os.path.realpath does, but check common parents of several paths once."""
-    if path not in known:
-        around, _, name = path.rpartition("/")
-        here = f"{resolve(around or '/', known).rstrip('/')}/{name}"
-        known[path] = os.path.realpath(here) if os.path.islink(here) else here
-    return known[path]
+class PathResolver:
+    """Resolves links as os.path.realpath does, but each folder only once: many paths are in the
+    same ones."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, os.stat_result | None]] = {"/": ("/", os.stat("/"))}
+
+    def resolve(self, path: str) -> tuple[str, os.stat_result | None]:
+        """Return the path with links resolved, and its status if it exists."""
+        if path not in self._known:
+            around, _, name = path.rpartition("/")
+            real, found = self.resolve(around or "/")
+            here = f"{real.rstrip('/')}/{name}"
+            # If its parent does not exist, neither does this.
+            self._known[path] = (here, None) if found is None else _look(here)
+        return self._known[path]
+
+
+def _look(path: str) -> tuple[str, os.stat_result | None]:
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            path = os.path.realpath(path)
+            found = os.stat(path)
+    except OSError:
+        return path, None
+    return path, found
 
 
 def _sockets() -> tuple[str, ...]:
@@ -104,11 +125,11 @@ def _sockets() -> tuple[str, ...]:
             fields = line.split(None, 7)
             if len(fields) == 8 and fields[7].startswith(b"/"):
                 given.add(fields[7])
-    known = {"/": "/"}
+    seen = PathResolver()
     found = set()
     for path in map(os.fsdecode, given):
         plain = os.path.normpath(path) == path
-        found.add(resolve(path, known) if plain else os.path.realpath(path))
+        found.add(seen.resolve(path)[0] if plain else os.path.realpath(path))
     return tuple(sorted(filter(os.path.lexists, found)))
 
 

@@ -173,15 +173,13 @@ class _HostBuilder(PlanBuilder):
                 mounts.AgentSettings(
                     path,
                     lower if os.path.isdir(lower) else "",
+                    self._cache_layers(),
+                    f"settings-{project_key(path)}",
+                    self.next_point(),
                     rules,
                     files,
                     agent.hides_login,
                     self._home,
-                    self._cache_layers(),
-                    f"settings-{project_key(path)}",
-                    inputs.method,
-                    self.runtime,
-                    self.next_number(),
                 )
             )
             files = ()
@@ -242,7 +240,7 @@ class _HostBuilder(PlanBuilder):
             names,
             self._cache_layers(),
             "home" if folder == self._home else project_key(folder),
-            self.next_number(),
+            self.next_point(),
             is_stacked=needs_base(self._cache_root, folder, mounted),
         )
 
@@ -363,15 +361,12 @@ class _HostBuilder(PlanBuilder):
         added: tuple[str, ...] = (),
         links: tuple[tuple[str, str], ...] = (),
     ) -> mounts.MaskedFolder:
-        number = self.next_number()
         # The overlays' own folders are in the cache, and bwrap finds them by their path, too.
         used = (self.project, self.playground, self._home, self._cache)
         bound = (*used, *self.host.mounted_below(folder))
         return mounts.MaskedFolder(
             spec_for(folder, hidden, added, links),
-            self.inputs.method,
-            self.runtime,
-            number,
+            self.next_point(),
             in_place=not any(is_inside(path, folder) for path in bound),
         )
 

@@ -128,9 +128,9 @@ def _is_whole(target: Path, spec: LayerSpec) -> bool:
     return all(found) and os.path.isdir(target / "frame")
 
 
-def prepare_mount_point(runtime: Path, number: int) -> None:
+def prepare_mount_point(path: str) -> None:
     with contextlib.suppress(FileExistsError):
-        os.mkdir(f"{runtime}/merged{number}", 0o700)
+        os.mkdir(path, 0o700)
 
 
 def _fill(made: Path, spec: LayerSpec) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -15,7 +14,7 @@ from ...errors import ProfileError
 from ...paths import Paths, home_on_record, is_inside, real_path
 from ...record import Record
 from ..profile.profile import Profile
-from .host import path_and_parents
+from .host import PathResolver, path_and_parents
 
 _TICK = 1_000_000_000
 
@@ -23,7 +22,7 @@ _TICK = 1_000_000_000
 def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the hidden paths, with links resolved. They need not exist."""
     home = paths.real_home
-    seen = FolderResolver()
+    seen = PathResolver()
     # HOME may be another folder than the user's home.
     homes = dict.fromkeys((home, real_path(home_on_record() or home)))
     places: list[tuple[str, tuple[str, ...]]] = []
@@ -32,7 +31,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
     moves = [(usual, path) for usual, path in moved if path]
     for base, rest, names, starred in _places(profile.hidden, tuple(homes), tuple(moves)):
         # The folder around a name may be a link, and so may the name itself.
-        real, found = seen.folder(base + rest)
+        real, found = seen.resolve(base + rest)
         around = real.rstrip("/")
         places.append((around, names))
         for name in list_names(real, found).links.intersection(names) if found else ():
@@ -52,7 +51,7 @@ def hidden_paths(profile: Profile, paths: Paths, environ: Mapping[str, str]) -> 
             name=name,
         )
     for own in paths.own:
-        more.append(seen.folder(str(own))[0] if ".." not in own.parts else os.path.realpath(own))
+        more.append(seen.resolve(str(own))[0] if ".." not in own.parts else os.path.realpath(own))
     return _joined(tuple(places), tuple(more))
 
 
@@ -120,34 +119,6 @@ def _named_by_variables(variables: Iterable[str], environ: Mapping[str, str]) ->
             for path in dict.fromkeys((value, *value.split(":"))):
                 if path.startswith(("/", "~/")):
                     yield path
-
-
-class FolderResolver:
-    """Resolves folders, each only once: many masks are in the same ones."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, os.stat_result | None]] = {"/": ("/", os.stat("/"))}
-
-    def folder(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Return the path with links resolved, and its status if it exists."""
-        if path not in self._known:
-            around, _, name = path.rpartition("/")
-            real, found = self.folder(around or "/")
-            here = f"{real.rstrip('/')}/{name}"
-            # If its parent does not exist, neither does this.
-            self._known[path] = (here, None) if found is None else _look(here)
-        return self._known[path]
-
-
-def _look(path: str) -> tuple[str, os.stat_result | None]:
-    try:
-        found = os.lstat(path)
-        if stat.S_ISLNK(found.st_mode):
-            path = os.path.realpath(path)
-            found = os.stat(path)
-    except OSError:
-        return path, None
-    return path, found
 
 
 class FolderNames(Record):

@@ -10,12 +10,11 @@ import stat
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
 
 from ... import N_
 from ...i18n import _
 from ...record import Record
-from ..caches import PLAIN_CACHES, CacheLayers, LayerPart
+from ..caches import CacheLayers, LayerPart
 from ..profile.agent import SettingsFolder
 from .mask_layer import LayerSpec
 
@@ -25,12 +24,24 @@ LINKED = N_("linked from the project")
 PLAYGROUND = N_("the playground")
 
 
-class Mount(Protocol):
+class Mount(Record):
+    """Something that is mounted in the sandbox."""
+
     def args(self) -> Sequence[str]:
         """Return bwrap's arguments."""
+        raise NotImplementedError
 
     def describe(self) -> str:
         """Return a sentence in the user's language, or "" if it is not worth one."""
+        return ""
+
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
+        """Return what to mount before bwrap starts; nothing if bwrap mounts all."""
+        return ()
+
+    def parts(self) -> Sequence[LayerPart]:
+        """Return the folders for writes that the run needs in the project's cache layers."""
+        return ()
 
 
 class OverlayMethod(Enum):
@@ -39,6 +50,18 @@ class OverlayMethod(Enum):
     UNSHARE = "unshare"
     BWRAP = "bwrap"
     NONE = "none"
+
+
+class OverlayPoint(Record):
+    """Where an overlay of a run is mounted, and by whom."""
+
+    method: OverlayMethod
+    runtime: str
+    number: int
+
+    @property
+    def path(self) -> str:
+        return f"{self.runtime}/merged{self.number}"
 
 
 class OverlayMount(Record):
@@ -51,16 +74,6 @@ class OverlayMount(Record):
     upper: str = ""
     work: str = ""
 
-    def packed(self) -> dict[str, object]:
-        """Return what the starter reads."""
-        return {
-            "lower": [os.fsencode(folder) for folder in self.lower],
-            "target": os.fsencode(self.target),
-            "options": self.options,
-            "upper": os.fsencode(self.upper),
-            "work": os.fsencode(self.work),
-        }
-
 
 class BindMounts(Record):
     """Folders of one overlay bound over those of another, before bwrap starts: bwrap would read all
@@ -71,16 +84,8 @@ class BindMounts(Record):
     # Relative to both.
     names: tuple[str, ...]
 
-    def packed(self) -> dict[str, object]:
-        """Return what the starter reads."""
-        return {
-            "source": os.fsencode(self.source),
-            "target": os.fsencode(self.target),
-            "names": [os.fsencode(name) for name in self.names],
-        }
 
-
-class HostSystem:
+class HostSystem(Mount):
     """The whole host, read-only, below all other mounts."""
 
     def args(self) -> Sequence[str]:
@@ -90,7 +95,7 @@ class HostSystem:
         return _("The system is read-only.")
 
 
-class DevicesAndProcesses(Record):
+class DevicesAndProcesses(Mount):
     """The sandbox's own /dev and /proc."""
 
     is_root: bool
@@ -119,7 +124,7 @@ class DevicesAndProcesses(Record):
         return _("Other programs and devices are not visible.")
 
 
-class Device(Record):
+class Device(Mount):
     """A device of this computer that the profile lets through."""
 
     path: str
@@ -131,7 +136,7 @@ class Device(Record):
         return _("The device {path} can be used.").format(path=self.path)
 
 
-class EmptyFolder(Record):
+class EmptyFolder(Mount):
     """A folder in memory, empty at first and removed after the command."""
 
     folder: str
@@ -148,7 +153,7 @@ class EmptyFolder(Record):
         return text.format(folder=self.folder)
 
 
-class RootfsSystem(Record):
+class RootfsSystem(Mount):
     """A root file system in place of the host's, read-only."""
 
     folder: str
@@ -163,7 +168,7 @@ class RootfsSystem(Record):
         return text.format(title=self.title)
 
 
-class ReadOnlyBind(Record):
+class ReadOnlyBind(Mount):
     folder: str
     # Its path inside, if that is another one.
     shown: str = ""
@@ -171,11 +176,8 @@ class ReadOnlyBind(Record):
     def args(self) -> Sequence[str]:
         return ("--ro-bind", self.folder, self.shown or self.folder)
 
-    def describe(self) -> str:
-        return ""
 
-
-class ResolverFile(Record):
+class ResolverFile(Mount):
     """A file that says how names are looked up, for a command with the network by host."""
 
     runtime: Path
@@ -198,11 +200,8 @@ class ResolverFile(Record):
     def args(self) -> Sequence[str]:
         return ("--ro-bind", str(self.source), self.shown)
 
-    def describe(self) -> str:
-        return ""
 
-
-class SealedFolder(Record):
+class SealedFolder(Mount):
     """A folder in memory that becomes read-only once its mount points exist."""
 
     folder: str
@@ -210,11 +209,8 @@ class SealedFolder(Record):
     def args(self) -> Sequence[str]:
         return ("--remount-ro", self.folder)
 
-    def describe(self) -> str:
-        return ""
 
-
-class PinnedFolder(Record):
+class PinnedFolder(Mount):
     """A folder bound onto itself: the command can write in it, but cannot rename it."""
 
     folder: str
@@ -222,9 +218,6 @@ class PinnedFolder(Record):
 
     def args(self) -> Sequence[str]:
         return ("--bind", self.source, self.folder)
-
-    def describe(self) -> str:
-        return ""
 
 
 class WritableFolder(PinnedFolder):
@@ -240,7 +233,7 @@ class WritableFolder(PinnedFolder):
         return text.format(folder=self.folder, what=_(self.what))
 
 
-class OverlaidFolder(Record):
+class OverlaidFolder(Mount):
     """A folder with an overlay, which collects the command's changes."""
 
     folder: str
@@ -249,28 +242,21 @@ class OverlaidFolder(Record):
     upper: str
     work: str
     what: str
-    method: OverlayMethod
-    runtime: str
-    number: int
+    point: OverlayPoint
     shown: str = ""
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
-        if self.method is not OverlayMethod.UNSHARE:
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
+        if self.point.method is not OverlayMethod.UNSHARE:
             return ()
         # volatile: it need not survive a power cut, and syncing the disk takes long.
         options = "userxattr,volatile"
-        return (OverlayMount(self.lowers, self._merged, options, self.upper, self.work),)
-
-    @property
-    def _merged(self) -> str:
-        return f"{self.runtime}/merged{self.number}"
+        return (OverlayMount(self.lowers, self.point.path, options, self.upper, self.work),)
 
     def args(self) -> Sequence[str]:
-        if self.method is OverlayMethod.BWRAP:
+        if self.point.method is OverlayMethod.BWRAP:
             sources = (part for layer in reversed(self.lowers) for part in ("--overlay-src", layer))
             return (*sources, "--overlay", self.upper, self.work, self.shown or self.folder)
-        return ("--bind", self._merged, self.shown or self.folder)
+        return ("--bind", self.point.path, self.shown or self.folder)
 
     def describe(self) -> str:
         text = _("{folder} ({what}) is writable. Changes are recorded.")
@@ -314,7 +300,7 @@ class UnrecordedFolder(ReadOnlyBind):
         return text.format(folder=self.folder, what=_with_path(_(self.what), self.shown, _))
 
 
-class HiddenPath(Record):
+class HiddenPath(Mount):
     """A single path that is covered, used where its folder cannot get a mask layer."""
 
     path: str
@@ -329,7 +315,7 @@ class HiddenPath(Record):
         return _("{path} is hidden.").format(path=self.path)
 
 
-class MaskedFolder(Record):
+class MaskedFolder(Mount):
     """A folder below a mask layer: read-only, without some names, with mount points added.
 
     Its Unix sockets are out of reach: the kernel finds a socket by its inode, and an overlay has
@@ -337,9 +323,7 @@ class MaskedFolder(Record):
     """
 
     spec: LayerSpec
-    method: OverlayMethod
-    runtime: str
-    number: int
+    point: OverlayPoint
     # Mounted at its own path before bwrap starts: that saves a bind, for which bwrap reads all
     # mounts. Not possible where something below it is bound by its own path.
     in_place: bool = False
@@ -350,38 +334,33 @@ class MaskedFolder(Record):
     # Whether the command sees only parts of it, which other mounts show.
     in_parts: bool = False
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        """Return the overlay to mount before bwrap starts; nothing if bwrap mounts it."""
-        if self.method is not OverlayMethod.UNSHARE:
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
+        if self.point.method is not OverlayMethod.UNSHARE:
             return ()
-        target = self.spec.folder if self.in_place else self.merged
+        target = self.spec.folder if self.in_place else self.point.path
         return (OverlayMount((*self.layers, self.spec.folder), target, "userxattr"),)
 
     @property
     def layers(self) -> tuple[str, str]:
-        made = f"{self.runtime}/layers/{self.spec.name}"
+        made = f"{self.point.runtime}/layers/{self.spec.name}"
         return (f"{made}/top", f"{made}/frame")
-
-    @property
-    def merged(self) -> str:
-        return f"{self.runtime}/merged{self.number}"
 
     def args(self) -> Sequence[str]:
         if self.in_place or self.in_parts:
             return ()
-        if self.method is OverlayMethod.BWRAP:
+        if self.point.method is OverlayMethod.BWRAP:
             top, frame = self.layers
             lowest_first = (self.spec.folder, frame, top)
             sources = (part for layer in lowest_first for part in ("--overlay-src", layer))
             return (*sources, "--ro-overlay", self.shown or self.spec.folder)
         how = "--bind" if self.has_caches else "--ro-bind"
-        return (how, self.merged, self.shown or self.spec.folder)
+        return (how, self.point.path, self.shown or self.spec.folder)
 
     def describe(self) -> str:
         return "" if self.in_parts else _hidden_of(self.spec.folder, self.spec.hidden)
 
 
-class AllowedHome(Record):
+class AllowedHome(Mount):
     """A home folder in memory with some names of the real one, for commands with the network."""
 
     # Masks the real one. The command does not see it as a whole.
@@ -401,9 +380,9 @@ class AllowedHome(Record):
 
     def _show(self, name: str) -> Sequence[str]:
         spec, target = self.base.spec, f"{self.base.spec.folder}/{name}"
-        if self.base.method is OverlayMethod.UNSHARE:
+        if self.base.point.method is OverlayMethod.UNSHARE:
             how = "--bind-try" if self.base.has_caches else "--ro-bind-try"
-            return (how, f"{self.base.merged}/{name}", target)
+            return (how, f"{self.base.point.path}/{name}", target)
         if all(folder.name != name for folder in spec.folders):
             return ("--ro-bind-try", target, target)
         top, frame = self.base.layers
@@ -421,71 +400,21 @@ def describe_allowed(home: str, names: Sequence[str]) -> str:
     return text.format(home=home, names=", ".join(names) or "-")
 
 
-class PlainCaches(Record):
-    """The folder of caches that the user does not have. Links or variables lead to it.
+class ProjectLayer(Mount):
+    """A folder below a part of the project's cache layers."""
 
-    It has layers as well: two runs cannot meet at a socket or a pipe there.
-    """
-
-    layers: CacheLayers
-    names: tuple[str, ...]
-    # The folder with the links to them, if there are any.
-    linked_in: str
-    method: OverlayMethod
-    runtime: str
-    number: int
-
-    def paths(self) -> list[str]:
-        """Return the folders in which a command sees them."""
-        return [path for path in (PLAIN_CACHES, self.linked_in) if path]
-
-    def parts(self) -> list[LayerPart]:
-        if self.method is OverlayMethod.NONE:
-            return []
-        return [LayerPart(self.layers.plain_part, 0o700)]
-
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
-        return self._overlay().overlay_mounts()
-
-    def args(self) -> Sequence[str]:
-        if self.method is OverlayMethod.NONE:
-            return ("--bind", self.layers.plain, PLAIN_CACHES)
-        return self._overlay().args()
-
-    def _overlay(self) -> OverlaidFolder:
-        layers, part = self.layers, self.layers.plain_part
-        lowers = (*layers.mounted_parts(part), layers.plain)
-        upper, work = layers.upper(part), layers.work(part)
-        return OverlaidFolder(
-            PLAIN_CACHES, lowers, upper, work, "", self.method, self.runtime, self.number
-        )
-
-    def describe(self) -> str:
-        return _("Caches are writable for this project. Your own do not change.")
-
-
-class AgentSettings(Record):
-    """A folder with an agent's settings, below a layer: see settings_layer.py."""
-
+    # Where a command sees it.
     path: str
-    # The user's own folder; "" if there is none.
+    # The folder itself; "" if there is none.
     lower: str
-    rules: SettingsFolder
-    # Names and texts of files for this run.
-    files: tuple[tuple[str, str], ...]
-    hides_login: bool
-    home: str
     layers: CacheLayers
-    # Its name in the layers.
     part: str
-    method: OverlayMethod
-    runtime: str
-    number: int
+    point: OverlayPoint
 
-    def parts(self) -> list[LayerPart]:
+    def parts(self) -> Sequence[LayerPart]:
         return [LayerPart(self.part, 0o700)]
 
-    def overlay_mounts(self) -> Sequence[OverlayMount]:
+    def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
         return self._overlay().overlay_mounts()
 
     def args(self) -> Sequence[str]:
@@ -493,23 +422,56 @@ class AgentSettings(Record):
 
     @property
     def empty(self) -> str:
-        """Return the folder that stands for the user's own if there is none."""
-        return f"{self.runtime}/empty"
+        """Return the folder that stands for one that there is not."""
+        return f"{self.point.runtime}/empty"
 
     def _overlay(self) -> OverlaidFolder:
-        layers = self.layers
-        lowers = (*layers.mounted_parts(self.part), self.lower or self.empty)
-        upper, work = layers.upper(self.part), layers.work(self.part)
-        return OverlaidFolder(
-            self.path, lowers, upper, work, "", self.method, self.runtime, self.number
-        )
+        lowers = (*self.layers.mounted_parts(self.part), self.lower or self.empty)
+        upper, work = self.layers.upper(self.part), self.layers.work(self.part)
+        return OverlaidFolder(self.path, lowers, upper, work, "", self.point)
+
+
+class PlainCaches(ProjectLayer):
+    """The folder of caches that the user does not have. Links or variables lead to it.
+
+    It has layers as well: two runs cannot meet at a socket or a pipe there.
+    """
+
+    names: tuple[str, ...]
+    # The folder with the links to them, if there are any.
+    linked_in: str
+
+    def paths(self) -> list[str]:
+        """Return the folders in which a command sees them."""
+        return [path for path in (self.path, self.linked_in) if path]
+
+    def parts(self) -> Sequence[LayerPart]:
+        return () if self.point.method is OverlayMethod.NONE else super().parts()
+
+    def args(self) -> Sequence[str]:
+        if self.point.method is OverlayMethod.NONE:
+            return ("--bind", self.lower, self.path)
+        return super().args()
+
+    def describe(self) -> str:
+        return _("Caches are writable for this project. Your own do not change.")
+
+
+class AgentSettings(ProjectLayer):
+    """A folder with an agent's settings, below a layer: see settings_layer.py."""
+
+    rules: SettingsFolder
+    # Names and texts of files for this run.
+    files: tuple[tuple[str, str], ...]
+    hides_login: bool
+    home: str
 
     def describe(self) -> str:
         text = _("The agent sees {folder}. Of its changes there, only a new login is kept.")
         return text.format(folder=self.path)
 
 
-class CacheFolders(Record):
+class CacheFolders(Mount):
     """Folders with a project's cache layers above what the user has there."""
 
     # Masks what is below the layers.
@@ -519,7 +481,7 @@ class CacheFolders(Record):
     layers: CacheLayers
     # The part of the layers that belongs to the base.
     part: str
-    number: int
+    point: OverlayPoint
     # Whether the layers are inside the base's folder: the kernel allows that only if another
     # overlay is between them.
     is_stacked: bool
@@ -527,9 +489,8 @@ class CacheFolders(Record):
     def paths(self) -> list[str]:
         return [f"{self.base.spec.folder}/{name}".rstrip("/") for name in self.names]
 
-    def parts(self) -> list[LayerPart]:
-        """Return the folders for writes that the run needs."""
-        if self.base.method is OverlayMethod.BWRAP:
+    def parts(self) -> Sequence[LayerPart]:
+        if self.base.point.method is OverlayMethod.BWRAP:
             return [self._like(f"{self.part}/{name}".rstrip("/"), name) for name in self.names]
         # Only if the folder itself is shown, its mode is.
         return [self._like(self.part, "") if self.names == ("",) else LayerPart(self.part, 0o700)]
@@ -539,30 +500,25 @@ class CacheFolders(Record):
         return LayerPart(part, stat.S_IMODE(found.st_mode) | 0o700)
 
     def overlay_mounts(self) -> Sequence[OverlayMount | BindMounts]:
-        """Return what to mount before bwrap starts; nothing if bwrap mounts it."""
-        if self.base.method is not OverlayMethod.UNSHARE:
+        if self.base.point.method is not OverlayMethod.UNSHARE:
             return ()
         below: tuple[str, ...] = (*self.base.layers, self.base.spec.folder)
         before: tuple[OverlayMount | BindMounts, ...] = ()
         if self.is_stacked:
-            below = (self.base.merged,)
+            below = (self.base.point.path,)
             before = () if self.base.has_caches else tuple(self.base.overlay_mounts())
         upper, work = self.layers.upper(self.part), self.layers.work(self.part)
         lower = (*self.layers.mounted_parts(self.part), *below)
-        overlay = OverlayMount(lower, self._merged, "userxattr,volatile", upper, work)
+        overlay = OverlayMount(lower, self.point.path, "userxattr,volatile", upper, work)
         if not self.base.has_caches:
             return (*before, overlay)
-        return (*before, overlay, BindMounts(self._merged, self.base.merged, self.names))
-
-    @property
-    def _merged(self) -> str:
-        return f"{self.base.runtime}/merged{self.number}"
+        return (*before, overlay, BindMounts(self.point.path, self.base.point.path, self.names))
 
     def args(self) -> Sequence[str]:
-        if self.base.method is OverlayMethod.BWRAP:
+        if self.base.point.method is OverlayMethod.BWRAP:
             return [word for name in self.names for word in self._overlay_by_bwrap(name)]
         # Otherwise they are bound into the base already.
-        return () if self.base.has_caches else ("--bind", self._merged, self.base.spec.folder)
+        return () if self.base.has_caches else ("--bind", self.point.path, self.base.spec.folder)
 
     def _overlay_by_bwrap(self, name: str) -> Sequence[str]:
         inner = f"/{name}" if name else ""
@@ -573,11 +529,8 @@ class CacheFolders(Record):
         upper, work = self.layers.upper(self.part + inner), self.layers.work(self.part + inner)
         return (*made, "--overlay", upper, work, folder)
 
-    def describe(self) -> str:
-        return ""
 
-
-class BoundFolder(Record):
+class BoundFolder(Mount):
     """A folder rebuilt from binds of what is not hidden, where no overlay can be mounted."""
 
     folder: str
@@ -603,11 +556,6 @@ class BoundFolder(Record):
         if self.allowed is not None:
             return describe_allowed(self.folder, self.allowed)
         return _hidden_of(self.folder, self.hidden)
-
-
-# Mounts with parts in the layers of caches, and all those that may have overlays.
-WITH_PARTS = (CacheFolders, PlainCaches, AgentSettings)
-WITH_OVERLAYS = (MaskedFolder, OverlaidFolder, *WITH_PARTS)
 
 
 def _with_path(what: str, shown: str, _: Callable[[str], str]) -> str:

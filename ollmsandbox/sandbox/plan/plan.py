@@ -15,7 +15,7 @@ from ...errors import ProjectError, SandboxError
 from ...i18n import _
 from ...paths import Paths, is_inside, real_path
 from ...record import Record
-from ..caches import CacheLayers
+from ..caches import PLAIN_CACHES, CacheLayers
 from ..overlay import Overlay
 from ..profile.devices import usable_devices
 from ..profile.profile import Limits, Profile
@@ -91,16 +91,14 @@ class Plan(Record):
 
     def overlay_mounts(self) -> list[OverlayMount | BindMounts]:
         """Return what to mount before bwrap starts."""
-        layered = (mount for mount in self.mounts if isinstance(mount, mounts.WITH_OVERLAYS))
-        return [overlay for mount in layered for overlay in mount.overlay_mounts()]
+        return [overlay for mount in self.mounts for overlay in mount.overlay_mounts()]
 
     def open_caches(self) -> None:
         """Create the folders for what the command writes to caches."""
         if self.caches is not None:
             plain = [mount for mount in self.mounts if isinstance(mount, mounts.PlainCaches)]
-            layered = [mount for mount in self.mounts if isinstance(mount, mounts.WITH_PARTS)]
             self.caches.open(
-                [part for mount in layered for part in mount.parts()],
+                [part for mount in self.mounts for part in mount.parts()],
                 [name for mount in plain for name in mount.names],
             )
 
@@ -192,9 +190,7 @@ class PlanBuilder:
                     overlay.upper(name),
                     overlay.work(name),
                     what,
-                    self.inputs.method,
-                    self.runtime,
-                    self.next_number(),
+                    self.next_point(),
                     shown,
                 )
             )
@@ -233,15 +229,9 @@ class PlanBuilder:
         command could rename one, the socket would not be hidden the next time.
         """
         if self._is_separate:
-            inputs, overlay = self.inputs, self.inputs.overlay
-            upper, work = overlay.playground_upper, overlay.playground_work
-            lowers, number = (self.playground,), self.next_number()
-            folders = (shown, lowers, upper, work)
-            return [
-                mounts.SeparatePlayground(
-                    *folders, mounts.PLAYGROUND, inputs.method, self.runtime, number
-                )
-            ]
+            overlay = self.inputs.overlay
+            folders = (shown, (self.playground,), overlay.playground_upper, overlay.playground_work)
+            return [mounts.SeparatePlayground(*folders, mounts.PLAYGROUND, self.next_point())]
         made: list[Mount] = [mounts.WritableFolder(shown, self.playground, mounts.PLAYGROUND)]
         for socket in self.host.sockets_below(self.playground):
             name = socket[len(self.playground) + 1 :]
@@ -279,18 +269,20 @@ class PlanBuilder:
         self, layers: CacheLayers, names: Iterable[str], linked_in: str = ""
     ) -> mounts.PlainCaches:
         """Return the mount of the folder with the caches that the user does not have."""
-        method, number = self.inputs.method, self.next_number()
-        return mounts.PlainCaches(layers, tuple(names), linked_in, method, self.runtime, number)
+        part, point = layers.plain_part, self.next_point()
+        return mounts.PlainCaches(
+            PLAIN_CACHES, layers.plain, layers, part, point, tuple(names), linked_in
+        )
 
-    def next_number(self) -> int:
-        """Return the number of another overlay of this run."""
+    def next_point(self) -> mounts.OverlayPoint:
+        """Return where another overlay of this run is mounted."""
         if self._layers == MOUNT_POINTS:
             raise SandboxError(
                 N_("Too many folders are linked, or contain hidden files or sockets."),
                 N_("Hide a common parent folder of them in your profile."),
             )
         self._layers += 1
-        return self._layers - 1
+        return mounts.OverlayPoint(self.inputs.method, self.runtime, self._layers - 1)
 
     def plan(self, given: Sequence[Mount], environment: dict[str, str], folder: str) -> Plan:
         network, profile = self.inputs.spec.network, self.inputs.profile

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...paths import Paths, is_inside
@@ -69,20 +69,13 @@ def cache_key(
     facts: list[object] = [_VERSION, os.getuid(), os.uname().release, find_surroundings(environ)]
     with contextlib.suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    facts += file_stamps(filter(None, programs.values()))
+    for path in filter(None, programs.values()):
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
     with contextlib.suppress(OSError):
         home = paths.real_home
         below_home = {mount.path for mount in mounts if is_inside(mount.path, home)}
         facts += [home, os.stat(home).st_dev, *sorted(below_home)]
     facts += [str(base) for base in paths.runtime_candidates]
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def file_stamps(files: Iterable[str]) -> list[object]:
-    """Return what changes when one of the files does."""
-    facts: list[object] = []
-    for path in files:
-        with contextlib.suppress(OSError):
-            found = os.stat(path)
-            facts += [path, found.st_mtime_ns, found.st_size, found.st_mode]
-    return facts

@@ -27,10 +27,17 @@ from ..limits import scope_command
 from ..plan import mask_layer
 from ..plan.caches import needs_base
 from ..plan.host import MountPoint, mount_table
-from ..plan.mounts import MaskedFolder, OverlaidFolder, OverlayMethod, OverlayMount
+from ..plan.mounts import (
+    BindMounts,
+    MaskedFolder,
+    OverlaidFolder,
+    OverlayMethod,
+    OverlayMount,
+    OverlayPoint,
+)
 from ..seccomp import FilterRules, open_filter
 from ..starter.client import StartOrder, start_process
-from .environment import cache_key, file_stamps, find_program, find_surroundings
+from .environment import cache_key, find_program, find_surroundings
 from .remedies import find_remedy
 
 _PROGRAMS = ("bwrap", "systemd-run")
@@ -62,7 +69,8 @@ class Capabilities(Record):
 
     findings: tuple[Finding, ...]
     bwrap: str
-    # bwrap is started in these, after overlays were mounted there.
+    # bwrap is started in these: we can mount there, later mounts of the host do not appear, and
+    # everything dies with the first process. Root needs no user namespace for that.
     namespaces: tuple[str, ...]
     overlay: OverlayMethod
     systemd_run: str
@@ -114,53 +122,9 @@ def probe(
     Programs in folders that commands can write to do not count: a project's own `bin` may be in
     PATH, and a `bwrap` that a command left there would be no sandbox.
     """
-    writable = tuple(real_path(folder) for folder in (*writable, str(paths.playground)))
-    mounts = mount_table() if mounts is None else mounts
-    path, flatpak = environ.get("PATH", os.defpath), environ.get("FLATPAK_ID")
-    places = (paths.real_home, paths.cache, paths.runtime_candidates)
-    question = (path, flatpak, places, writable, tuple(mounts))
-    if not fresh and question in _last_results:
-        files, versions, found = _last_results[question]
-        if versions == file_stamps(files):
-            return found
+    writable = [real_path(folder) for folder in (*writable, str(paths.playground))]
     programs = _programs(environ, writable)
     file = cache_file(paths, environ, programs, mounts)
-    found = _cached_or_new(paths, environ, programs, file, fresh=fresh)
-    if found.can_wrap and found.overlay is not OverlayMethod.NONE:
-        files = (*filter(None, programs.values()), str(file))
-        _last_results.clear()
-        _last_results[question] = files, file_stamps(files), found
-    return found
-
-
-def cache_file(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str] | None = None,
-    mounts: Sequence[MountPoint] | None = None,
-) -> Path:
-    """Return the file with the cached result for this machine and user."""
-    programs = programs or _programs(environ, (os.path.realpath(paths.playground),))
-    mounts = mount_table() if mounts is None else mounts
-    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
-
-
-def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
-    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
-
-
-# The last result, so that the next run need not read the file again.
-_last_results: dict[object, tuple[tuple[str, ...], list[object], Capabilities]] = {}
-
-
-def _cached_or_new(
-    paths: Paths,
-    environ: Mapping[str, str],
-    programs: Mapping[str, str],
-    file: Path,
-    *,
-    fresh: bool,
-) -> Capabilities:
     if not fresh:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             written = file.stat().st_mtime
@@ -183,11 +147,25 @@ def _cached_or_new(
     return found
 
 
-def _written(
-    made: str, upper: str, work: str, method: OverlayMethod, runtime: str
-) -> OverlaidFolder:
+def cache_file(
+    paths: Paths,
+    environ: Mapping[str, str],
+    programs: Mapping[str, str] | None = None,
+    mounts: Sequence[MountPoint] | None = None,
+) -> Path:
+    """Return the file with the cached result for this machine and user."""
+    programs = programs or _programs(environ, (os.path.realpath(paths.playground),))
+    mounts = mount_table() if mounts is None else mounts
+    return paths.cache / f"probe-{cache_key(paths, environ, programs, mounts)}.json"
+
+
+def _programs(environ: Mapping[str, str], writable: Sequence[str]) -> dict[str, str]:
+    return {name: find_program(name, environ, writable) for name in _PROGRAMS}
+
+
+def _written(made: str, upper: str, work: str, point: OverlayPoint) -> OverlaidFolder:
     below = f"{made}/below"
-    return OverlaidFolder(below, (below,), upper, work, "", method, runtime, number=1)
+    return OverlaidFolder(below, (below,), f"{made}/{upper}", f"{made}/{work}", "", point)
 
 
 class _Probe:
@@ -277,7 +255,7 @@ class _Probe:
                 spec = mask_layer.spec_for(folder, (".ollmsandbox-probe",), ("playground",))
                 mask_layer.prepare(runtime, spec)
                 for number in range(3):
-                    mask_layer.prepare_mount_point(runtime, number)
+                    mask_layer.prepare_mount_point(self._point(OverlayMethod.UNSHARE, number).path)
                 by_starter = bool(namespaces) and self._starter_mounts(namespaces, spec, made)
                 by_bwrap = self._bwrap_mounts(spec, made)
                 can_cache = by_starter and self._starter_stacks(namespaces, spec, made)
@@ -299,48 +277,49 @@ class _Probe:
     def _starter_mounts(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
-        method, runtime = OverlayMethod.UNSHARE, str(self._paths.runtime)
-        layered = MaskedFolder(spec, method, runtime, 0)
-        written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
+        layered = MaskedFolder(spec, self._point(OverlayMethod.UNSHARE, 0))
+        written = _written(made, "above", "work", self._point(OverlayMethod.UNSHARE, 1))
         test = "test -d merged0/playground && echo x >merged1/file"
         mounts = [*layered.overlay_mounts(), *written.overlay_mounts()]
-        return self._starter_can(namespaces, mounts, test, runtime)
+        return self._starter_can(namespaces, mounts, test, self._paths.runtime)
 
     def _starter_stacks(
         self, namespaces: tuple[str, ...], spec: mask_layer.LayerSpec, made: str
     ) -> bool:
         """Try an overlay above the home folder's: the kernel does not stack more than two."""
-        base = MaskedFolder(spec, OverlayMethod.UNSHARE, str(self._paths.runtime), 0)
+        base = MaskedFolder(spec, self._point(OverlayMethod.UNSHARE, 0))
         below: tuple[str, ...] = (*base.layers, spec.folder)
         mounted = [mount.path for mount in mount_table() if mount.path != spec.folder]
         if needs_base(real_path(made), spec.folder, mounted):
-            below = (base.merged,)
+            below = (base.point.path,)
         options, upper, work = "userxattr,volatile", f"{made}/above3", f"{made}/work3"
-        caches = OverlayMount(below, f"{base.runtime}/merged2", options, upper, work)
+        target = self._point(OverlayMethod.UNSHARE, 2).path
+        caches = OverlayMount(below, target, options, upper, work)
+        test = "echo x >merged2/playground/file"
         mounts = [*base.overlay_mounts(), caches]
-        return self._starter_can(
-            namespaces, mounts, "echo x >merged2/playground/file", base.runtime
-        )
+        return self._starter_can(namespaces, mounts, test, self._paths.runtime)
+
+    def _point(self, method: OverlayMethod, number: int) -> OverlayPoint:
+        return OverlayPoint(method, str(self._paths.runtime), number)
 
     def _bwrap_caches(self) -> bool:
         """Try whether the program's data folder can be above the home folder's caches."""
         import tempfile
 
-        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
         with tempfile.TemporaryDirectory(
             dir=make_folder(self._paths.data), prefix="probe-"
         ) as made:
             for name in ("below", "above", "work"):
                 os.mkdir(f"{made}/{name}")
-            written = _written(made, f"{made}/above", f"{made}/work", method, runtime)
+            written = _written(made, "above", "work", self._point(OverlayMethod.BWRAP, 1))
             test = ("--", "/bin/sh", "-c", 'echo x >"$1/file"', "sh", written.folder)
             return self._works([self._bwrap, *_BASIC, *written.args(), *test])
 
     def _bwrap_mounts(self, spec: mask_layer.LayerSpec, made: str) -> bool:
-        method, runtime = OverlayMethod.BWRAP, str(self._paths.runtime)
-        written = _written(made, f"{made}/above2", f"{made}/work2", method, runtime)
+        written = _written(made, "above2", "work2", self._point(OverlayMethod.BWRAP, 1))
+        masked = MaskedFolder(spec, self._point(OverlayMethod.BWRAP, 0))
         tried = (
-            (MaskedFolder(spec, method, runtime, 0).args(), 'test -d "$1/playground"', spec.folder),
+            (masked.args(), 'test -d "$1/playground"', spec.folder),
             (written.args(), 'echo x >"$1/file"', written.folder),
         )
         return all(
@@ -351,7 +330,7 @@ class _Probe:
     def _starter_can(
         self,
         namespaces: tuple[str, ...],
-        mounts: Sequence[OverlayMount],
+        mounts: Sequence[OverlayMount | BindMounts],
         test: str,
         folder: Path | str,
     ) -> bool:

@@ -119,16 +119,15 @@ def _frozen(value: object) -> object:
 
 
 def _read(name: str, user_folder: Path, extended_by: tuple[str, ...] = ()) -> Profile:
-    extended_by = (*extended_by, name)
     built_in, own = _built_in(name), user_folder / f"{name}.yaml"
+    # A user's profile extends `standard` unless it says otherwise: forgetting a line must not
+    # result in a profile that masks nothing.
+    base = None if built_in.exists() else DEFAULT_PROFILE
     profile = Profile(name)
-    if built_in.exists():
-        profile = _File(built_in, user_folder, extended_by).added_to(profile)
-    if own.exists():
-        # A user's profile extends `standard` unless it says otherwise: forgetting a line must not
-        # result in a profile that masks nothing.
-        base = None if built_in.exists() else DEFAULT_PROFILE
-        profile = _File(own, user_folder, extended_by).added_to(profile, default_base=base)
+    for file in filter(Path.exists, (built_in, own)):
+        profile = _with_file(
+            profile, file, user_folder, (*extended_by, name), base if file == own else None
+        )
     return profile._replace(name=name)
 
 
@@ -138,160 +137,96 @@ def _built_in(name: str) -> Path:
     return own if own.exists() else BUILT_IN / f"{name}.yaml"
 
 
-class _File:
-    """One YAML file."""
+def _with_file(
+    profile: Profile,
+    file: Path,
+    user_folder: Path,
+    extended_by: tuple[str, ...],
+    base: str | None,
+) -> Profile:
+    """Return the profile with a file's values, on top of the profile that the file extends."""
+    # Not at the top: with the cache, most commands do without it, and it takes 20 ms to load.
+    from ...config.yaml_reader import YamlSource, read_yaml
 
-    def __init__(self, path: Path, user_folder: Path, extended_by: tuple[str, ...]) -> None:
-        self._path = path
-        self._user_folder = user_folder
-        self._extended_by = extended_by
-        self._is_built_in = path.is_relative_to(BUILT_IN)
+    root = read_yaml(YamlSource(ProfileError, file))
+    entries = root.mapping(("extends", *_LISTS, *_VALUES, *_PARTS)) if root else {}
+    is_own = not file.is_relative_to(BUILT_IN)
+    if "extends" in entries:
+        base = _base(entries.pop("extends"), extended_by, is_own=is_own)
+    if base is not None:
+        profile = _read(base, user_folder, extended_by)
+    profile = _with_entries(profile, entries)
+    if is_own and "memory" in (entries["limits"].mapping() if "limits" in entries else ()):
+        profile = profile._replace(own_memory_limit=profile.limits.memory is not None)
+    # A built-in profile names calls that only some kinds of machines have.
+    for item in entries["deny_syscalls"].items() if is_own and "deny_syscalls" in entries else ():
+        _check_call(item)
+    return profile
 
-    def added_to(self, profile: Profile, default_base: str | None = None) -> Profile:
-        """Return the profile with this file's values, on top of the profile that it extends."""
-        # Not at the top: with the cache, most commands do without it, and it takes 20 ms to load.
-        from ...config.yaml_reader import YamlSource, read_yaml
 
-        root = read_yaml(YamlSource(ProfileError, self._path))
-        entries = root.mapping(("extends", *_LISTS, *_KEYS)) if root else {}
-        base = default_base
-        if "extends" in entries:
-            base = self._base(entries.pop("extends"))
-        if base is not None:
-            profile = _read(base, self._user_folder, self._extended_by)
-        return self._with_entries(profile, entries)
+def _base(value: Value, extended_by: tuple[str, ...], *, is_own: bool) -> str:
+    name = value.text()
+    if name in extended_by:
+        raise value.fail(N_("a profile cannot extend itself."))
+    if not _built_in(name).exists():
+        raise value.fail(N_("there is no built-in profile {name}."), name=repr(name))
+    if is_own and extended_by[-1] == DEFAULT_PROFILE:
+        raise value.fail(N_("{name} extends this profile."), name=repr(name))
+    return name
 
-    def _with_entries(self, profile: Profile, entries: Mapping[str, Value]) -> Profile:
-        for key, value in entries.items():
-            if key in _KEYS:
-                profile = _KEYS[key](self, profile, value)
-            else:
-                joined = join(getattr(profile, key), _LISTS[key](value))
-                profile = profile._replace(**{key: joined})
-        return profile
 
-    def _base(self, value: Value) -> str:
-        name = value.text()
-        if name in self._extended_by:
-            raise value.fail(N_("a profile cannot extend itself."))
-        if not _built_in(name).exists():
-            raise value.fail(N_("there is no built-in profile {name}."), name=repr(name))
-        if not self._is_built_in and self._path.stem == DEFAULT_PROFILE:
-            raise value.fail(N_("{name} extends this profile."), name=repr(name))
-        return name
+def _with_entries(profile: Profile, entries: Mapping[str, Value]) -> Profile:
+    for key, value in entries.items():
+        if key in _PARTS:
+            profile = _PARTS[key](profile, value)
+        elif key in _VALUES:
+            field, read = _VALUES[key]
+            profile = profile._replace(**{field: read(value)})
+        else:
+            joined = join(getattr(profile, key), _LISTS[key](value))
+            profile = profile._replace(**{key: joined})
+    return profile
 
-    def _description(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(description=value.text())
 
-    def _moved_folders(self, profile: Profile, value: Value) -> Profile:
-        given = value.mapping()
-        for name, folder in given.items():
-            _check_variable(name, folder)
-            _check_path(folder)
-        added = tuple((name, folder.text()) for name, folder in given.items())
-        return profile._replace(moved_folders=join(profile.moved_folders, added))
+def _with_names(profile: Profile, value: Value) -> Profile:
+    listed = dict(profile.names_with_network)
+    for folder, names in value.mapping().items():
+        if FolderTemplate.of(folder) is None:
+            raise names.fail(_NO_TEMPLATE, path=repr(folder))
+        listed[folder] = join(listed.get(folder, ()), _names(names))
+    return profile._replace(names_with_network=tuple(listed.items()))
 
-    def _names_with_network(self, profile: Profile, value: Value) -> Profile:
-        given = value.mapping()
-        listed = dict(profile.names_with_network)
-        for folder, names in given.items():
-            if FolderTemplate.of(folder) is None:
-                raise names.fail(_NO_TEMPLATE, path=repr(folder))
-            listed[folder] = join(listed.get(folder, ()), _names(names))
-        return profile._replace(names_with_network=tuple(listed.items()))
 
-    def _skills(self, profile: Profile, value: Value) -> Profile:
-        _check_path(value)
-        return profile._replace(skills=value.text())
+def _with_agent(profile: Profile, value: Value) -> Profile:
+    agent = read_agent(value, profile.agent or AgentRules())
+    for folder in agent.folders:
+        if FolderTemplate.of(folder.folder) is None:
+            raise value.fail(_NO_TEMPLATE, path=repr(folder.folder))
+    return profile._replace(agent=agent)
 
-    def _commands(self, profile: Profile, value: Value) -> Profile:
-        added = tuple(self._rules(words, given) for words, given in value.mapping().items())
-        return profile._replace(commands=join(profile.commands, added))
 
-    def _rules(self, words: str, value: Value) -> CommandRules:
-        if not words.split():
-            raise value.fail(N_("expected the first words of a command."))
-        if not _NOT_IN_WORDS.isdisjoint(words):
-            text = N_("{command} is more than words, so no command would match it.")
-            raise value.fail(text, command=repr(words))
-        entries = value.mapping(("environment", "limits", "caches", "devices"))
-        own = self._with_entries(Profile(""), entries)
-        names = set(entries["limits"].mapping()) if "limits" in entries else set()
-        if "time" in names:
-            names.add("max_time")
-        limits = tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names)
-        lists = (getattr(own, name) for name in CommandRules.lists())
-        return CommandRules(tuple(words.split()), limits, *lists)
+def _with_environment(profile: Profile, value: Value) -> Profile:
+    lists = {name: f"environment_{name}" for name in (*_LISTS_OF_VARIABLES, "set")}
+    for name, entry in value.mapping(tuple(lists)).items():
+        added = _variables(entry) if name == "set" else entry.texts()
+        joined = join(getattr(profile, lists[name]), added)
+        profile = profile._replace(**{lists[name]: joined})
+    return profile
 
-    def _agent(self, profile: Profile, value: Value) -> Profile:
-        agent = read_agent(value, profile.agent or AgentRules())
-        for folder in agent.folders:
-            if FolderTemplate.of(folder.folder) is None:
-                raise value.fail(_NO_TEMPLATE, path=repr(folder.folder))
-        return profile._replace(agent=agent)
 
-    def _unix_sockets(self, profile: Profile, value: Value) -> Profile:
-        return profile._replace(unix_sockets=value.choice("allow", "deny") == "allow")
-
-    def _playground(self, profile: Profile, value: Value) -> Profile:
-        is_shared = value.choice("separate", "shared") == "shared"
-        return profile._replace(shared_playground=is_shared)
-
-    def _deny_syscalls(self, profile: Profile, value: Value) -> Profile:
-        names = value.texts()
-        # A built-in profile names calls that only some kinds of machines have.
-        if not self._is_built_in:
-            for item in value.items():
-                _check_call(item)
-        return profile._replace(deny_syscalls=join(profile.deny_syscalls, names))
-
-    def _environment(self, profile: Profile, value: Value) -> Profile:
-        lists = {name: f"environment_{name}" for name in _LISTS_OF_VARIABLES}
-        entries = value.mapping((*lists, "set"))
-        for name, field in lists.items():
-            if name in entries:
-                joined = join(getattr(profile, field), entries[name].texts())
-                profile = profile._replace(**{field: joined})
-        if "set" in entries:
-            given = entries["set"].mapping()
-            for name, text in given.items():
-                _check_variable(name, text)
-            added = tuple((name, text.text()) for name, text in given.items())
-            profile = profile._replace(environment_set=join(profile.environment_set, added))
-        return profile
-
-    def _secret_values(self, profile: Profile, value: Value) -> Profile:
-        added = tuple((texts, pattern.text()) for texts, pattern in value.mapping().items())
-        for (texts, pattern), entry in zip(added, value.mapping().values(), strict=True):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise entry.fail(
-                    N_("{pattern} is not a pattern: {reason}."), pattern=pattern, reason=error
-                ) from error
-            if texts != texts.lower() or not all(texts.split("|")):
-                raise entry.fail(N_("{text} is not text in lower case."), text=repr(texts))
-        return profile._replace(secret_values=join(profile.secret_values, added))
-
-    def _limits(self, profile: Profile, value: Value) -> Profile:
-        limits, own_memory = profile.limits, profile.own_memory_limit
-        entries = value.mapping(tuple(_UNITS))
-        for key, entry in entries.items():
-            amount = entry.quantity(_UNITS[key]())
-            if key == "time":
-                limits = limits._replace(time=amount)
-            elif key == "max_time":
-                limits = limits._replace(max_time=amount)
-            else:
-                limits = limits._replace(**{key: None if amount is None else int(amount)})
-            if key == "memory":
-                own_memory = not self._is_built_in and amount is not None
-        if "max_time" not in entries and "time" in entries:
-            # Whoever sets a limit means it: a model may not exceed it.
-            limits = limits._replace(max_time=limits.time)
-        elif limits.max_time is not None:
-            limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
-        return profile._replace(limits=limits, own_memory_limit=own_memory)
+def _with_limits(profile: Profile, value: Value) -> Profile:
+    limits = profile.limits
+    entries = value.mapping(tuple(_UNITS))
+    for key, entry in entries.items():
+        amount = entry.quantity(_UNITS[key]())
+        is_time = key in ("time", "max_time") or amount is None
+        limits = limits._replace(**{key: amount if is_time else int(amount or 0)})
+    if "max_time" not in entries and "time" in entries:
+        # Whoever sets a limit means it: a model may not exceed it.
+        limits = limits._replace(max_time=limits.time)
+    elif limits.max_time is not None:
+        limits = limits._replace(time=min(limits.time or limits.max_time, limits.max_time))
+    return profile._replace(limits=limits)
 
 
 # A command with one of these never matches a rule.
@@ -312,23 +247,6 @@ _UNITS: dict[str, Callable[[], dict[str, int]]] = {
     "free": lambda: _SIZES,
     "memory": _memory_sizes,
     "tmp": _memory_sizes,
-}
-
-
-# The keys that replace what the profile below has, or are more than a list.
-_KEYS: dict[str, Callable[[_File, Profile, Value], Profile]] = {
-    "description": _File._description,
-    "moved_folders": _File._moved_folders,
-    "environment": _File._environment,
-    "secret_values": _File._secret_values,
-    "limits": _File._limits,
-    "unix_sockets": _File._unix_sockets,
-    "playground": _File._playground,
-    "deny_syscalls": _File._deny_syscalls,
-    "names_with_network": _File._names_with_network,
-    "commands": _File._commands,
-    "skills": _File._skills,
-    "agent": _File._agent,
 }
 
 
@@ -387,11 +305,66 @@ def _device_paths(value: Value) -> tuple[str, ...]:
     return value.texts()
 
 
+def _moved_folders(value: Value) -> tuple[tuple[str, str], ...]:
+    for folder in value.mapping().values():
+        _check_path(folder)
+    return _variables(value)
+
+
+def _variables(value: Value) -> tuple[tuple[str, str], ...]:
+    given = value.mapping()
+    for name, text in given.items():
+        _check_variable(name, text)
+    return tuple((name, text.text()) for name, text in given.items())
+
+
+def _secret_values(value: Value) -> tuple[tuple[str, str], ...]:
+    for texts, entry in value.mapping().items():
+        pattern = entry.text()
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise entry.fail(
+                N_("{pattern} is not a pattern: {reason}."), pattern=pattern, reason=error
+            ) from error
+        if texts != texts.lower() or not all(texts.split("|")):
+            raise entry.fail(N_("{text} is not text in lower case."), text=repr(texts))
+    return tuple((texts, pattern.text()) for texts, pattern in value.mapping().items())
+
+
+def _commands(value: Value) -> tuple[CommandRules, ...]:
+    return tuple(_rules(words, given) for words, given in value.mapping().items())
+
+
+def _rules(words: str, value: Value) -> CommandRules:
+    if not words.split():
+        raise value.fail(N_("expected the first words of a command."))
+    if not _NOT_IN_WORDS.isdisjoint(words):
+        text = N_("{command} is more than words, so no command would match it.")
+        raise value.fail(text, command=repr(words))
+    entries = value.mapping(("environment", "limits", "caches", "devices"))
+    own = _with_entries(Profile(""), entries)
+    names = set(entries["limits"].mapping()) if "limits" in entries else set()
+    if "time" in names:
+        names.add("max_time")
+    limits = tuple((n, limit) for n, limit in own.limits._asdict().items() if n in names)
+    lists = (getattr(own, name) for name in CommandRules.lists())
+    return CommandRules(tuple(words.split()), limits, *lists)
+
+
+def _skills(value: Value) -> str:
+    _check_path(value)
+    return value.text()
+
+
 # The keys whose lists are added to those of the profile below.
-_LISTS: dict[str, Callable[[Value], tuple[str, ...]]] = {
+_LISTS: dict[str, Callable[[Value], tuple[object, ...]]] = {
     "masks": _paths,
     "show": _paths,
     "mask_variables": lambda value: value.texts(),
+    "moved_folders": _moved_folders,
+    "secret_values": _secret_values,
+    "deny_syscalls": lambda value: value.texts(),
     "run": _paths_in_run,
     "caches": _templates,
     "caches_if_present": _templates,
@@ -399,7 +372,25 @@ _LISTS: dict[str, Callable[[Value], tuple[str, ...]]] = {
     "masks_in_other_projects": _names,
     "show_in_other_projects": _names,
     "devices": _device_paths,
+    "commands": _commands,
     "extra_ro_binds": _paths,
+}
+# Those that replace what the profile below has, with the name of the value.
+_VALUES: dict[str, tuple[str, Callable[[Value], object]]] = {
+    "description": ("description", lambda value: value.text()),
+    "unix_sockets": ("unix_sockets", lambda value: value.choice("allow", "deny") == "allow"),
+    "playground": (
+        "shared_playground",
+        lambda value: value.choice("separate", "shared") == "shared",
+    ),
+    "skills": ("skills", _skills),
+}
+# Those with parts of their own.
+_PARTS: dict[str, Callable[[Profile, Value], Profile]] = {
+    "environment": _with_environment,
+    "limits": _with_limits,
+    "names_with_network": _with_names,
+    "agent": _with_agent,
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ... import N_
@@ -32,24 +31,20 @@ tar -x -v -R -f - --no-same-owner --no-same-permissions --anchored --exclude='de
     --exclude='./dev/?*' "$@" || exit
 {_CLEAN}
 """
+# More than a whole system with all packages needs: the size, and the number of files, folders and
+# links, with a folder counted for every path through it.
+_MOST_BYTES, _MOST_ENTRIES = 4 << 30, 1_000_000
 _END = "** Block of NULs **"
 _LONGEST = 500
-
-
-@dataclass(frozen=True)
-class ArchiveLimits:
-    """More than a whole system with all packages needs."""
-
-    size: int = 4 << 30
-    # Files, folders and links, with a folder counted for every path through it.
-    entries: int = 1_000_000
 
 
 async def extract_rootfs(
     sandbox: RootfsSandbox,
     tarball: Path,
-    limits: ArchiveLimits,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    most_bytes: int = _MOST_BYTES,
+    most_entries: int = _MOST_ENTRIES,
 ) -> None:
     """Unpack a .tar.gz or .tar into the sandbox's folder, and make it safe to use.
 
@@ -58,15 +53,15 @@ async def extract_rootfs(
     if not shutil.which("tar", path=sandbox.environ.get("PATH")):
         raise RootfsError(N_("The program tar is missing."), N_("Install it: apt install tar"))
     descriptor, size, is_packed = _open(tarball)
-    disk = min(limits.size, _AT_LEAST + _RATIO * size)
+    disk = min(most_bytes, _AT_LEAST + _RATIO * size)
     entries = 0
 
     def count(listing: bytes) -> None:
         nonlocal entries
         entries += listing.count(b"\n") + listing.count(b"/")
-        if entries > limits.entries:
+        if entries > most_entries:
             text = N_("{file} contains more than {number:,} files.")
-            raise RootfsError(text, file=tarball, number=limits.entries)
+            raise RootfsError(text, file=tarball, number=most_entries)
         if progress is not None:
             # The descriptor's position is shared with tar.
             progress(os.lseek(descriptor, 0, os.SEEK_CUR), size)

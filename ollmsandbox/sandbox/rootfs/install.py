@@ -27,7 +27,7 @@ from ...net.http import CancellableSockets
 from ...paths import Paths
 from ..probe.probe import probe
 from . import packages
-from .extract import ArchiveLimits, extract_rootfs, make_safe
+from .extract import extract_rootfs, make_safe
 from .files import add_user, prepare_mount_points, read_inside, write_inside
 from .mirror import FLAVOR, UnreachableError, without_password
 from .release import (
@@ -280,7 +280,6 @@ class Installation:
         await extract_rootfs(
             sandbox,
             tarball,
-            ArchiveLimits(),
             lambda done, total: self._worker.report(Step.UNPACK, done, total),
         )
         await self._worker.in_thread(prepare_mount_points, built)
@@ -294,9 +293,6 @@ class Installation:
         self._worker.report(Step.FINISH)
         # Commands can read it from now on.
         self._name_mirror(built, without_password(mirror), version)
-        packages.save_program_versions(
-            built, await packages.program_versions(sandbox, packages.KNOWN_PROGRAMS)
-        )
         await make_safe(sandbox)
         return await self._worker.in_thread(self._put_in_place, built, version)
 

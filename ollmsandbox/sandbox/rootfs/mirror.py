@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import requests
@@ -53,58 +53,24 @@ def without_password(url: str) -> str:
 @contextmanager
 def get(
     url: str, headers: Mapping[str, str] | None = None, sockets: CancellableSockets | None = None
-) -> Iterator[requests.Response]:
-    """Yield the mirror's response, after redirects. Raise a RootfsError with a remedy if there is
-    none, or if it is an error."""
-    with ExitStack() as stack:
-        answer = _follow(stack, url, headers or {}, sockets)
-        # 416: the file has no more bytes than we have.
-        if not answer.ok and answer.status_code != 416:
-            status = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
-            kind = MissingError if answer.status_code == 404 else RootfsError
-            raise kind(
-                N_("{address} returned {status}."),
-                N_("Try again later. {other_mirror}"),
-                address=without_password(url),
-                status=status[:80],
-                other_mirror=Sentence(OTHER_MIRROR),
-            )
-        yield answer
-
-
-def pieces(answer: requests.Response, url: str) -> Iterator[bytes]:
-    """Yield the body as it is on the server: the checksum is of that, and nothing can grow."""
-    try:
-        yield from read_pieces(_request(url), answer)
-    except NetError as error:
-        raise UnreachableError(url, error.message) from error
-
-
-def fetch(url: str, sockets: CancellableSockets | None = None) -> bytes:
-    with get(url, sockets=sockets) as answer:
-        content = b""
-        for piece in pieces(answer, url):
-            content += piece
-            if len(content) > 1 << 16:
-                raise RootfsError(
-                    N_("{address} is too large."), OTHER_MIRROR, address=without_password(url)
-                )
-        return content
-
-
-def _follow(
-    stack: ExitStack, url: str, headers: Mapping[str, str], sockets: CancellableSockets | None
-) -> requests.Response:
-    """Follow redirects one by one, and check each: an insecure one could lead anywhere."""
+) -> Iterator[tuple[requests.Response, Iterator[bytes]]]:
+    """Yield the mirror's response, after redirects, and its body as it is on the server: the
+    checksum is of that, and nothing can grow. Raise a RootfsError with a remedy if there is none,
+    or if it is an error."""
     here = url
+    # Each redirect is checked: an insecure one could lead anywhere.
     for _ in range(_REDIRECTS):
+        request = Request(
+            "GET", here, headers=headers or {}, connect_timeout=_PATIENCE, idle_timeout=_PATIENCE
+        )
         try:
-            answer = stack.enter_context(open_response(_request(here, headers), sockets))
+            with open_response(request, sockets) as answer:
+                if not answer.is_redirect:
+                    _check(answer, url)
+                    yield answer, read_pieces(request, answer)
+                    return
         except NetError as error:
             raise UnreachableError(here, error.message) from error
-        if not answer.is_redirect:
-            return answer
-        answer.close()
         try:
             here = _redirect(here, answer.headers["Location"])
         except NetError as error:
@@ -114,6 +80,32 @@ def _follow(
     )
 
 
+def _check(answer: requests.Response, url: str) -> None:
+    # 416: the file has no more bytes than we have.
+    if not answer.ok and answer.status_code != 416:
+        status = f"{answer.status_code} {harmless(answer.reason or '')}".strip()
+        kind = MissingError if answer.status_code == 404 else RootfsError
+        raise kind(
+            N_("{address} returned {status}."),
+            N_("Try again later. {other_mirror}"),
+            address=without_password(url),
+            status=status[:80],
+            other_mirror=Sentence(OTHER_MIRROR),
+        )
+
+
+def fetch(url: str, sockets: CancellableSockets | None = None) -> bytes:
+    with get(url, sockets=sockets) as (_answer, pieces):
+        content = b""
+        for piece in pieces:
+            content += piece
+            if len(content) > 1 << 16:
+                raise RootfsError(
+                    N_("{address} is too large."), OTHER_MIRROR, address=without_password(url)
+                )
+        return content
+
+
 def _redirect(url: str, location: str) -> str:
     here = Address.parse(without_password(url))
     there = here.redirect(location, stay_secure=True)
@@ -121,9 +113,3 @@ def _redirect(url: str, location: str) -> str:
     if (there.scheme, there.target) != (here.scheme, here.target):
         return there.text
     return urlsplit(there.text)._replace(netloc=urlsplit(url).netloc).geturl()
-
-
-def _request(url: str, headers: Mapping[str, str] | None = None) -> Request:
-    return Request(
-        "GET", url, headers=headers or {}, connect_timeout=_PATIENCE, idle_timeout=_PATIENCE
-    )

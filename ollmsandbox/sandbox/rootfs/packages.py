@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +12,9 @@ from ... import N_
 from ...errors import RootfsError, Sentence, in_lines
 from ...text.ansi import harmless
 from ..output import Sink
-from .files import read_inside, write_inside
+from .files import read_inside
 from .sandbox import RootfsSandbox
-from .store import PROGRAMS_FILE, Installed
+from .store import Installed
 
 _MiB = 1 << 20
 
@@ -53,28 +51,21 @@ case $known in *--force-no-chroot*) exec apk add --no-cache --force-no-chroot "$
 apk add --no-cache --no-scripts "$@" || exit
 /bin/busybox --install -s || :
 """
-# Prints each name with the first line of its version. Programs of busybox do not always say that
-# they are busybox.
-_ASK = """\
-for name in "$@"; do
-    place=$(which "$name" 2>/dev/null) || continue
-    case $(readlink -f "$place") in
-    */busybox) said=busybox ;;
-    *) said=$(timeout 5 "$place" --version 2>&1 </dev/null | head -n 1) ;;
-    esac
-    printf '%s\\t%s\\n' "$name" "$said"
-done
-"""
 _LONGEST = 1500
 
 
 def missing_packages(folder: Path, wanted: Sequence[str]) -> list[str]:
     """Return the packages that are not in the root file system's list of installed ones."""
-    present: set[str] = set()
-    for name in ("lib/apk/db/installed", "usr/lib/apk/db/installed"):
-        lines = read_inside(folder, name, 16 << 20).splitlines()
-        present |= {line[2:].strip() for line in lines if line.startswith("P:")}
+    present = {value for letter, value in _installed(folder) if letter == "P"}
     return [name for name in wanted if name not in present]
+
+
+def _installed(folder: Path) -> list[tuple[str, str]]:
+    """Return the lines of apk's list of what is installed, each a letter and a value: first those
+    of a package, then its folders, each with the files in it."""
+    names = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
+    lines = (line for name in names for line in read_inside(folder, name, 16 << 20).splitlines())
+    return [(line[:1], line[2:].strip()) for line in lines]
 
 
 async def install_packages(
@@ -96,18 +87,6 @@ async def install_packages(
         )
 
 
-async def program_versions(sandbox: RootfsSandbox, names: Sequence[str]) -> dict[str, str]:
-    """Return the first line that each program prints for --version, by name."""
-    argv = ["/bin/sh", "-c", _ASK, "sh", *names]
-    result = await sandbox.run_own(argv, writable=False, network=False)
-    rows = (line.partition("\t") for line in result.stdout.text.splitlines())
-    return {name: said.strip() for name, tab, said in rows if tab and name in names}
-
-
-def save_program_versions(folder: Path, programs: Mapping[str, str]) -> None:
-    write_inside(folder, PROGRAMS_FILE, json.dumps(programs))
-
-
 # What models are told about, here and on the host.
 KNOWN_PROGRAMS = (
     *("bash", "python3", "pip", "uv", "pytest", "node", "npm", "pnpm", "yarn", "deno", "bun"),
@@ -117,38 +96,26 @@ KNOWN_PROGRAMS = (
     *("patch", "tar", "unzip", "gawk", "find", "grep", "sed", "gdb", "strace", "shellcheck"),
     *("pandoc", "convert", "ffmpeg"),
 )
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+[0-9A-Za-z.+-]{0,20}")
 _FOLDERS = ("usr/bin", "bin", "usr/local/bin", "usr/sbin", "sbin")
-_LARGEST = 1 << 16
 
 
 def programs_in(installed: Installed) -> list[str]:
-    """Return known programs with their versions, such as "git 2.49.0"."""
-    versions = _load_program_versions(installed)
-    if versions is None:
-        # From ROOTFS_DIR, without a list of versions.
-        return [name for name in KNOWN_PROGRAMS if _is_there(installed.folder, name)]
-    return [_with_version(name, versions[name]) for name in KNOWN_PROGRAMS if name in versions]
-
-
-def _load_program_versions(installed: Installed) -> dict[str, str] | None:
-    try:
-        file = os.open(f"{installed.folder}/{PROGRAMS_FILE}", os.O_RDONLY | os.O_NOFOLLOW)
-        with open(file, encoding="utf-8") as opened:
-            found = json.loads(opened.read(_LARGEST))
-    except (OSError, ValueError):
-        return None
-    return (
-        {str(name): str(said) for name, said in found.items()} if isinstance(found, dict) else None
-    )
-
-
-def _with_version(name: str, said: str) -> str:
-    if said == "busybox":
-        return f"{name} (busybox)"
-    found = _VERSION.search(said)
-    return f"{name} {found[0]}" if found else name
-
-
-def _is_there(folder: str, name: str) -> bool:
-    return any(os.path.lexists(f"{folder}/{place}/{name}") for place in _FOLDERS)
+    """Return known programs with the versions of their packages, such as "git 2.49.0"."""
+    versions: dict[str, str] = {}
+    version = folder = ""
+    for letter, value in _installed(Path(installed.folder)):
+        if letter == "V":
+            version = value.partition("-")[0]
+        elif letter == "F":
+            folder = value
+        elif letter == "R" and folder in _FOLDERS:
+            versions[value] = version
+    found = []
+    for name in KNOWN_PROGRAMS:
+        places = (f"{installed.folder}/{place}/{name}" for place in _FOLDERS)
+        place = next(filter(os.path.lexists, places), None)
+        if place is not None:
+            is_busybox = os.path.islink(place) and os.readlink(place).endswith("/busybox")
+            shown = "(busybox)" if is_busybox else versions.get(name, "")
+            found.append(f"{name} {shown}".strip())
+    return found

@@ -13,7 +13,7 @@ from ...errors import WorkingDirError
 from ...files.dirfd import follow_links
 from ...paths import Paths, is_inside
 from ..output import Sink
-from ..plan.folders import EMPTY_FOLDERS, may_enter
+from ..plan.folders import EMPTY_FOLDERS, may_enter, named_path
 from ..plan.resolver import PROXIES
 from ..process import Sinks
 from ..profile.profile import Profile
@@ -171,12 +171,7 @@ def find_working_dir_inside(
         return WORKSPACE
     if given == "playground":
         return PLAYGROUND
-    if "\0" in given:
-        raise WorkingDirError(given)
-    whole = given
-    if whole == "~" or whole.startswith("~/"):
-        whole = f"{paths.home}{whole[1:]}"
-    path = os.path.normpath(os.path.join(places.project, whole))
+    path = named_path(given, places.project, paths)
     real = os.path.realpath(places.to_host(path) or path)
     for playground in places.playgrounds[1:]:
         if is_inside(path, playground):

@@ -8,7 +8,7 @@ import os
 from ... import N_
 from ...errors import RootfsError
 from ...paths import is_inside, real_path
-from ..caches import PLAIN_CACHES, CacheLayers, PlainFolder
+from ..caches import PLAIN_CACHES, CacheLayers
 from ..plan import mounts
 from ..plan.caches import rootfs_caches
 from ..plan.mask_layer import path_prefixes, spec_for
@@ -75,8 +75,7 @@ class _RootfsBuilder(PlanBuilder):
         points = [*MOUNT_POINTS, *(path.lstrip("/") for path in self.places.linked)]
         missing = [point for point in points if paths.folder_in(folder, point) != f"/{point}"]
         if missing:
-            method = self.inputs.method
-            if method is mounts.OverlayMethod.NONE:
+            if self.inputs.method is mounts.OverlayMethod.NONE:
                 raise RootfsError(
                     N_("{folder} has no folder {name}, and no overlay can be mounted here."),
                     N_("Create it: mkdir -p {folder}/{name}"),
@@ -85,9 +84,7 @@ class _RootfsBuilder(PlanBuilder):
                 )
             added = {prefix for point in missing for prefix in path_prefixes(point)}
             spec = spec_for(folder, (), tuple(sorted(added)))
-            made.append(
-                mounts.MaskedFolder(spec, method, self.runtime, self.next_number(), shown="/")
-            )
+            made.append(mounts.MaskedFolder(spec, self.next_point(), shown="/"))
         return made
 
     def caches_for(self, names: tuple[str, ...]) -> list[Mount]:
@@ -96,7 +93,7 @@ class _RootfsBuilder(PlanBuilder):
         if not names:
             return []
         root, run_id = real_path(self.inputs.paths.caches[0]), self.inputs.overlay.run_id
-        self.caches = CacheLayers(root, self.project, run_id, PlainFolder.ROOTFS)
+        self.caches = CacheLayers(root, self.project, run_id, "rootfs")
         return [self.plain_caches(self.caches, names)]
 
     def extra_ro_binds(self) -> list[Mount]:

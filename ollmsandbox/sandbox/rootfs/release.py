@@ -170,8 +170,6 @@ def _by_name(version: str, folder: str, arch: str, sockets: CancellableSockets |
 
 # The real one is smaller than 4 MiB.
 _LARGEST = 256 << 20
-# How often an interrupted download is continued before it counts as failed.
-_ATTEMPTS = 3
 
 # Receives the bytes downloaded so far and the total, before each piece is written. May raise.
 ReportProgress = Callable[[int, int | None], None]
@@ -192,21 +190,11 @@ def download_rootfs(
     try:
         if whole.exists() and sha256_of(whole) == release.sha256:
             return whole
-        for attempt in range(_ATTEMPTS):
-            resumed = part.exists() and part.stat().st_size > 0
-            try:
-                _fetch(release, part, progress, largest, sockets)
-            except mirror.UnreachableError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                progress(part.stat().st_size if part.exists() else 0, release.size)
-                continue
-            if sha256_of(part) == release.sha256:
-                os.rename(part, whole)
-                return whole
-            part.unlink()
-            if not resumed:
-                break
+        _fetch(release, part, progress, largest, sockets)
+        if sha256_of(part) == release.sha256:
+            os.rename(part, whole)
+            return whole
+        part.unlink()
     except OSError as error:
         raise cannot_write(folder, error) from error
     raise RootfsError(
@@ -227,7 +215,8 @@ def _fetch(
     sockets: CancellableSockets | None,
 ) -> None:
     have = part.stat().st_size if part.exists() else 0
-    with mirror.get(release.url, {"Range": f"bytes={have}-"} if have else None, sockets) as answer:
+    headers = {"Range": f"bytes={have}-"} if have else None
+    with mirror.get(release.url, headers, sockets) as (answer, pieces):
         if answer.status_code == 416:
             return  # already complete, or wrong: the checksum decides
         begins = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
@@ -242,7 +231,7 @@ def _fetch(
         with open(part, "r+b" if have else "wb", buffering=0) as file:
             if have:
                 file.truncate(file.seek(have))
-            for piece in mirror.pieces(answer, release.url):
+            for piece in pieces:
                 have += len(piece)
                 if have > largest:
                     raise _too_large(release, largest)

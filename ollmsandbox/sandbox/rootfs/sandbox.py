@@ -14,7 +14,7 @@ from ... import N_
 from ...errors import SandboxError, Sentence, in_lines
 from ...loop import in_stoppable_thread
 from ...paths import Paths
-from ..launch import LaunchPrograms, launch
+from ..launch import launch
 from ..limits import DiskWatch, watch_limits
 from ..output import Sink
 from ..plan import mounts
@@ -125,10 +125,9 @@ class RootfsSandbox:
 
         `watched`: the folder must not outgrow the disk limit.
         """
-        programs = LaunchPrograms(self.found.bwrap, self.found.namespaces)
         status = BwrapStatus()
         with contextlib.ExitStack() as closing:
-            started = launch(plan, argv, programs, self.paths, stdin, closing)
+            started = launch(plan, argv, self.found, self.paths, stdin, closing)
             status.listen(started.status)
 
             def kill() -> None:

@@ -23,7 +23,6 @@ from .files import write_inside
 
 VERSION_FILE = ".alpine-version"
 TIER_FILE = ".alpine-tier"
-PROGRAMS_FILE = ".alpine-programs.json"
 _CURRENT = "current"
 _NAME = "alpine-"
 _NEW = ".new-"

@@ -277,13 +277,13 @@ def mount_overlay(mount: dict[str, Any]) -> None:
     # By descriptor: commas and colons in a path would be taken for the options' own.
     folders = [*lower, *([upper, work] if upper else [])]
     opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
-    names = [f"/proc/self/fd/{number}" for number in opened]
-    data = f"{mount['options']},lowerdir={':'.join(names[: len(lower)])}"
+    names = [b"/proc/self/fd/%d" % number for number in opened]
+    data = b"%b,lowerdir=%b" % (mount["options"], b":".join(names[: len(lower)]))
     if upper:
-        data += f",upperdir={names[-2]},workdir={names[-1]}"
+        data += b",upperdir=%b,workdir=%b" % (names[-2], names[-1])
     # bwrap sets nosuid and nodev where they are missing, with a call for each mount.
     flags = _MS_NOSUID | _MS_NODEV | (0 if upper else _MS_RDONLY)
-    check(_libc.mount(b"overlay", mount["target"], b"overlay", flags, data.encode()))
+    check(_libc.mount(b"overlay", mount["target"], b"overlay", flags, data))
     for number in opened:
         os.close(number)
 

@@ -17,7 +17,7 @@ import socket
 import sys
 from _thread import allocate_lock
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import N_
 from ...errors import SandboxError
@@ -52,19 +52,6 @@ class StartOrder(Record):
     # A program that must not be writable inside.
     protect: str = ""
 
-    def packed(self) -> bytes:
-        # As bytes: the starter does not have the user's locale to encode them.
-        return marshal.dumps(
-            {
-                "argv": [os.fsencode(word) for word in self.argv],
-                "folder": os.fsencode(self.folder),
-                "mounts": [mount.packed() for mount in self.mounts],
-                "processes": self.processes,
-                "file_size": self.file_size,
-                "protect": os.fsencode(self.protect),
-            }
-        )
-
 
 class SocketOrder(Record):
     """A request for sockets in a network namespace. They are sent to the only descriptor."""
@@ -78,16 +65,6 @@ class SocketOrder(Record):
     # is to be connected to such an address later.
     sockets: Sequence[tuple[str, str, int]]
     namespaces: Sequence[str] = ()
-
-    def packed(self) -> bytes:
-        return marshal.dumps(
-            {
-                "namespace": os.fsencode(self.namespace),
-                "inode": self.inode,
-                "addresses": list(map(tuple, self.addresses)),
-                "sockets": list(map(tuple, self.sockets)),
-            }
-        )
 
 
 class StartedProcess(Record):
@@ -108,7 +85,7 @@ class Starter:
 
     def start(self, order: StartOrder | SocketOrder, descriptors: Sequence[int]) -> StartedProcess:
         """Start a process. The descriptors stay the caller's, and the pidfd becomes theirs."""
-        order_file = memory_file("order", order.packed())
+        order_file = memory_file("order", marshal.dumps(_packed(order)))
         rights = array.array("i", [order_file, *descriptors])
         room = socket.CMSG_LEN(rights.itemsize)
         names = " ".join(order.namespaces).encode() or b" "
@@ -141,6 +118,19 @@ class Starter:
     def _lost(self, kind: type[SandboxError] = SandboxError) -> SandboxError:
         _shared.forget(self)
         return kind(N_("The process that starts sandboxes has ended."), N_("Try again."))
+
+
+def _packed(value: object) -> dict[str, Any] | list[Any] | bytes | int | None:
+    """Return what the starter reads: records as dictionaries, and texts as bytes, since it does not
+    have the user's locale to encode them."""
+    if isinstance(value, str):
+        return os.fsencode(value)
+    if isinstance(value, Record):
+        return {name: _packed(inner) for name, inner in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_packed(inner) for inner in value]
+    assert value is None or isinstance(value, int)
+    return value
 
 
 def _launch_server(connection: socket.socket) -> int:

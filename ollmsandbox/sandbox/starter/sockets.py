@@ -41,8 +41,9 @@ def make_sockets(order: dict[str, Any], answer: int) -> NoReturn:
         control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         wait_for_loopback(control)
         for number, (address, mask) in enumerate(order["addresses"], 1):
-            add_address(control, number, address, mask)
-        made = [make_socket(*one) for one in order["sockets"]]
+            add_address(control, number, address.decode(), mask.decode())
+        sockets = order["sockets"]
+        made = [make_socket(kind.decode(), place.decode(), port) for kind, place, port in sockets]
         connection.send(bytes(1 if one is not None else 0 for one in made))
         found = [one.fileno() for one in made if one is not None]
         for start in range(0, len(found), _AT_ONCE):

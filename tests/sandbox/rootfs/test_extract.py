@@ -19,7 +19,7 @@ from support.rootfs import Entry, folder, link, raw, tarball, unpack
 from ollmsandbox import loop
 from ollmsandbox.errors import RootfsError
 from ollmsandbox.sandbox.plan.mounts import OverlayMethod
-from ollmsandbox.sandbox.rootfs.extract import ArchiveLimits, extract_rootfs
+from ollmsandbox.sandbox.rootfs.extract import extract_rootfs
 from ollmsandbox.sandbox.rootfs.sandbox import RootfsSandbox
 
 
@@ -124,7 +124,7 @@ def test_what_is_no_tarball_is_an_error(sandbox: RootfsSandbox, data: bytes) -> 
 
 def test_a_missing_tarball_or_tar_is_an_error(sandbox: RootfsSandbox, tmp_path: Path) -> None:
     with pytest.raises(RootfsError, match=r"missing\.tar cannot be read"):
-        loop.run(extract_rootfs(sandbox, tmp_path / "missing.tar", ArchiveLimits()))
+        loop.run(extract_rootfs(sandbox, tmp_path / "missing.tar"))
     without = replace(sandbox, environ={**sandbox.environ, "PATH": "/nowhere"})
     with pytest.raises(RootfsError, match="tar is missing"):
         unpack(without, tarball([Entry("a")]))
@@ -135,9 +135,7 @@ def test_progress_reaches_the_end_of_the_tarball(sandbox: RootfsSandbox) -> None
     # A list of names that no pipe holds at once: tar has to wait until each part of it is read.
     file.write_bytes(tarball([Entry(f"{n:0200}", os.urandom(1000)) for n in range(4000)]))
     told: list[tuple[int, int]] = []
-    progress = extract_rootfs(
-        sandbox, file, ArchiveLimits(), lambda done, size: told.append((done, size))
-    )
+    progress = extract_rootfs(sandbox, file, lambda done, size: told.append((done, size)))
     loop.run(progress)
     assert {size for _, size in told} == {file.stat().st_size}
     assert told[-1][0] == file.stat().st_size
@@ -151,7 +149,7 @@ def test_who_cancels_ends_it(sandbox: RootfsSandbox) -> None:
     file.write_bytes(gzip.compress(begin) + number * gzip.compress(piece))
 
     async def cancel() -> None:
-        task = asyncio.ensure_future(extract_rootfs(sandbox, file, ArchiveLimits()))
+        task = asyncio.ensure_future(extract_rootfs(sandbox, file))
         while "b" not in os.listdir(sandbox.folder):
             assert not task.done()
             await asyncio.sleep(0.01)

@@ -336,7 +336,7 @@ def test_the_question_and_the_model_s_tool_say_where_it_runs(agent: Agent) -> No
     facts = {fact.label: fact.value for fact in asked.facts}
     assert facts["Can write"] == "~/project, Playground"
     text = RunCommand(agent.tool_context).description
-    for part in (f"Alpine {VERSION}", "/workspace", "/playground", "python3 3."):
+    for part in (f"Alpine {VERSION}", "/workspace", "/playground", "python3 9.8.7"):
         assert part in text
     set_system(agent.person.paths, str(agent.person.project), System.HOST)
     assert "Alpine" not in RunCommand(agent.tool_context).description

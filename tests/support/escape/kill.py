@@ -345,7 +345,7 @@ def look_at(folder: Path) -> Seen:
     found: Seen = {}
     if not folder.is_dir():
         return found
-    opened: list[dirfd.UnlockedFolder] = []
+    opened: list[tuple[str, int, int]] = []
     levels = [("", os.open(folder, os.O_RDONLY))]
     found["."] = (stat.filemode(os.fstat(levels[0][1]).st_mode),)
     descriptors = [levels[0][1]]
@@ -360,12 +360,13 @@ def look_at(folder: Path) -> Seen:
                 with open(os.open(name, os.O_RDONLY, dir_fd=around), "rb") as file:
                     shown = file.read()
             elif stat.S_ISDIR(here.st_mode):
-                inner = dirfd.open_folder(name, around, opened, os.X_OK)
+                inner, mode = dirfd.open_folder(name, around, os.X_OK)
+                opened += [(name, around, mode)] if mode is not None else []
                 descriptors.append(inner)
                 levels.append((f"{prefix}{name}/", inner))
             found[prefix + name] = (stat.filemode(here.st_mode), shown)
-    for folder_ in opened:
-        folder_.restore()
+    for one in opened:
+        dirfd.set_mode(*one)
     for descriptor in descriptors:
         os.close(descriptor)
     return found
