@@ -110,15 +110,9 @@ def launch(
         started = start_process(order, given)
         closing.callback(os.close, started.pidfd)
     stdout, stderr, status = ours
+    has_own_pids = "pid" in order.namespaces
     return LaunchedBwrap(
-        started.pid,
-        started.pidfd,
-        stdout,
-        stderr,
-        status,
-        has_own_pids="pid" in order.namespaces,
-        witness=witness,
-        block=block,
+        started.pid, started.pidfd, stdout, stderr, status, has_own_pids, witness, block
     )
 
 

@@ -89,9 +89,10 @@ class OllamaModel(RemoteModel):
         names = {self.name, f"{self.name}:latest"}
         return None if loaded is None else not names.isdisjoint(loaded)
 
-    async def _reply(
+    async def _body(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[base.Piece, None]:
+    ) -> dict[str, object]:
+        """Return what the server is asked."""
         # First: it finds out whether the model can see.
         options = {
             "num_ctx": await self.context_length(),
@@ -109,6 +110,12 @@ class OllamaModel(RemoteModel):
             body["think"] = False if effort is base.Effort.NONE else effort.value
         if tools:
             body["tools"] = convert.tool_list(tools)
+        return body
+
+    async def _reply(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[base.Piece, None]:
+        body = await self._body(messages, tools)
         async with self._client.stream("/api/chat", body, self.name) as exchange:
             mask = self._client.mask
             words = TextSplitter(mask)
