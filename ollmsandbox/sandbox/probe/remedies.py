@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from ...errors import Sentence
+from ..plan.host import mount_table
 from .environment import find_surroundings
 
 # English for the cache and other programs, translated for the user.
@@ -31,6 +32,8 @@ _CLONE = "kernel.unprivileged_userns_clone"
 _MOST = "user.max_user_namespaces"
 _SET = "echo {} | sudo tee /etc/sysctl.d/60-userns.conf && sudo sysctl --system"
 _UNCONFINED = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+# Mounted on the host, too.
+_USUAL_IN_PROC = ("/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd")
 
 
 def find_remedy(key: str, bwrap: str) -> tuple[Sentence, Sentence]:
@@ -119,7 +122,7 @@ def _namespaces() -> tuple[Sentence, Sentence]:
             _("The kernel setting {setting} is 0.", setting=_MOST),
             _("Raise it: {command}", command=_SET.format(f"{_MOST}=10000")),
         )
-    if find_surroundings(os.environ) != "host":
+    if find_surroundings(os.environ) != "host" or _is_proc_covered():
         return (
             _("The container or sandbox around this program does not allow another one inside."),
             _(
@@ -134,6 +137,13 @@ def _namespaces() -> tuple[Sentence, Sentence]:
             "security module forbids them."
         ),
     )
+
+
+def _is_proc_covered() -> bool:
+    """Return whether a part of /proc is hidden, as all container engines do it. The kernel then
+    allows no /proc of a sandbox's own."""
+    covered = [mount.path for mount in mount_table() if mount.path.startswith("/proc/")]
+    return any(path not in _USUAL_IN_PROC for path in covered)
 
 
 def _setting(name: str) -> str:

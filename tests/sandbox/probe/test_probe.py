@@ -343,6 +343,13 @@ def test_a_container_is_recognised_by_its_variable() -> None:
     assert find_surroundings({"FLATPAK_ID": "x", "container": "flatpak"}) == "flatpak"
 
 
+def test_a_container_is_recognised_by_what_it_hides_in_proc(person: Person) -> None:
+    script = 'mount -t tmpfs none /proc/driver && exec "$@"'
+    around = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    done = person.cli("doctor", around=around)
+    assert "The container or sandbox around this program" in done.stdout, done.stdout
+
+
 # --- what is not needed ------------------------------------------------------------------------
 
 
