@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gi.repository import Gdk, GLib, Gtk
 
@@ -41,11 +44,22 @@ from ..widgets.wrap_box import WrapBox
 from .question import QuestionCard
 from .todo import TodoList
 
+if TYPE_CHECKING:
+    from ...sandbox.network.publish import CommandPorts
+
 # Lines of output that are in view at once, without a search.
 _IN_VIEW = 12
 # Seconds that a command runs before its use of the processor and of memory is shown.
 GRAPH_AFTER = 10.0
 _LONG = 60
+
+
+async def _watch_ports(ports: CommandPorts, show: Callable[[Sequence[int]], object]) -> None:
+    """Show the ports that a command listens on, until this is cancelled. A thread looks them up:
+    the kernel goes through the connections of the whole computer."""
+    while True:
+        show(await asyncio.to_thread(ports.listening))
+        await asyncio.sleep(1)
 
 
 @Gtk.Template(filename=template("chat/tool_card"))
@@ -110,7 +124,7 @@ class ToolCard(Gtk.Box):
         self._stage: Stage | None = None
         self._clock = Timer(self._on_tick)
         self._ports: list[tuple[int, str]] = []
-        self._ports_seen_at = 0.0
+        self._ports_watch: asyncio.Task[None] | None = None
         self._has_diff = False
         self.title.set_label(words.title(entry))
         whole = visible(entry.description)
@@ -213,7 +227,7 @@ class ToolCard(Gtk.Box):
             self._begin_clock()
         elif entry.stage is Stage.DONE:
             self._end_clock()
-            self._show_ports()
+            self._show_ports(())
             if self.input.get_focus_child() is not None:
                 # The line of input goes; GTK would give the focus to nothing.
                 self.header.grab_focus()
@@ -367,14 +381,11 @@ class ToolCard(Gtk.Box):
         if not self.output_place.get_visible():
             self._show_note()
 
-    def _show_ports(self) -> None:
+    def _show_ports(self, listening: Sequence[int]) -> None:
         """Offer the ports that the running command listens on."""
-        ports, is_running = self.entry.ports, self.entry.stage is Stage.RUNNING
-        found: list[tuple[int, str]] = []
-        if ports is not None and is_running:
-            urls = {one.port: one.url for one in ports.published}
-            listening = ports.listening()[:3]
-            found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening]
+        published = self.entry.ports.published if self.entry.ports is not None else []
+        urls = {one.port: one.url for one in published}
+        found = [(port, urls.get(port, f"http://localhost:{port}")) for port in listening[:3]]
         if found == self._ports:
             return
         self._ports = found
@@ -391,6 +402,9 @@ class ToolCard(Gtk.Box):
 
     def _begin_clock(self) -> None:
         self._clock.start(200)
+        if self._ports_watch is None and self.entry.ports is not None:
+            work = _watch_ports(self.entry.ports, weakly(self._show_ports))
+            self._ports_watch = asyncio.get_event_loop().create_task(work)
         has_lasted = time.time() - self.entry.began_at >= GRAPH_AFTER
         if self.usage is None and self.entry.pid > 0 and has_lasted:
             self.usage = UsageWatch(self.entry.pid)
@@ -400,14 +414,14 @@ class ToolCard(Gtk.Box):
         self._begin_clock()
         self._show_status()
         self._show_changes()
-        if (now := time.monotonic()) > self._ports_seen_at + 1:
-            self._ports_seen_at = now
-            self._show_ports()
         self._show_input()
         return GLib.SOURCE_CONTINUE
 
     def _end_clock(self, *_args: object) -> None:
         self._clock.stop()
+        if self._ports_watch is not None:
+            self._ports_watch.cancel()
+            self._ports_watch = None
         if self.usage is not None:
             self.usage.stop()
 
