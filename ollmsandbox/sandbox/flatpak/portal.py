@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntFlag
 
 from gi.repository import Gio, GLib
@@ -60,12 +60,17 @@ class Portal:
         address = environ.get("DBUS_SESSION_BUS_ADDRESS")
         if not address:
             raise PortalError(N_("There is no session bus, so there is no Flatpak portal."))
+        answer: asyncio.Future[Gio.AsyncResult] = asyncio.get_running_loop().create_future()
         flags = Gio.DBusConnectionFlags
-        kind = flags.AUTHENTICATION_CLIENT | flags.MESSAGE_BUS_CONNECTION
+        Gio.DBusConnection.new_for_address(
+            address,
+            flags.AUTHENTICATION_CLIENT | flags.MESSAGE_BUS_CONNECTION,
+            None,
+            None,
+            _answering(answer),
+        )
         try:
-            bus = await asyncio.to_thread(
-                Gio.DBusConnection.new_for_address_sync, address, kind, None, None
-            )
+            bus = Gio.DBusConnection.new_for_address_finish(await answer)
         except GLib.Error as error:
             text = N_("Cannot connect to the session bus: {why}")
             raise PortalError(text, why=_why(error)) from error
@@ -154,20 +159,22 @@ class Portal:
         interface: str = _INTERFACE,
         descriptors: Gio.UnixFDList | None = None,
     ) -> GLib.Variant:
+        answer: asyncio.Future[Gio.AsyncResult] = asyncio.get_running_loop().create_future()
+        self._bus.call_with_unix_fd_list(
+            _NAME,
+            _PATH,
+            interface,
+            method,
+            given,
+            GLib.VariantType(kind),
+            Gio.DBusCallFlags.NONE,
+            _TIMEOUT,
+            descriptors,
+            None,
+            _answering(answer),
+        )
         try:
-            found, _descriptors = await asyncio.to_thread(
-                self._bus.call_with_unix_fd_list_sync,
-                _NAME,
-                _PATH,
-                interface,
-                method,
-                given,
-                GLib.VariantType(kind),
-                Gio.DBusCallFlags.NONE,
-                _TIMEOUT,
-                descriptors,
-                None,
-            )
+            found, _descriptors = self._bus.call_with_unix_fd_list_finish(await answer)
         except GLib.Error as error:
             text = N_("The Flatpak portal refused: {why}")
             raise PortalError(text, why=_why(error)) from error
@@ -189,6 +196,17 @@ class Portal:
     def _on_lost(self, *_args: object) -> None:
         self.is_lost = True
         self._changed.set()
+
+
+def _answering(
+    answer: asyncio.Future[Gio.AsyncResult],
+) -> Callable[[object, Gio.AsyncResult], None]:
+    def answered(_source: object, result: Gio.AsyncResult) -> None:
+        # The waiting task may have been cancelled.
+        if not answer.done():
+            answer.set_result(result)
+
+    return answered
 
 
 def _ignore_reply(*_args: object) -> None:
