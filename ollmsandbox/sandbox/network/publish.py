@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ... import N_
@@ -19,6 +19,8 @@ from .pump import MOST_LINKS, Link, Pump, reset
 
 # The command may listen on either of them, or on both.
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+# Sockets inside are made in advance, this many of each kind.
+_STOCK = 16
 _BACKLOG = 128
 # Numbers to try, if the port is in use.
 _ATTEMPTS = 20
@@ -29,8 +31,7 @@ class PortLink(Link):
 
     def __init__(self, client: socket.socket) -> None:
         super().__init__(client)
-        # Sockets inside that are not connected yet, each with an address.
-        self.sockets: list[tuple[socket.socket, str]] = []
+        self.families = deque(_LOOPBACK)
 
 
 class PublishedPort(Pump[PortLink]):
@@ -45,9 +46,13 @@ class PublishedPort(Pump[PortLink]):
         for listener in listeners:
             self._serve_connections(listener)
         self._namespace: NetworkNamespace | None = None
-        # One at a time, in another thread: each takes some milliseconds.
+        # Sockets inside that are not connected yet, and the links that wait for one.
+        self._stock: dict[socket.AddressFamily, deque[socket.socket]] = {
+            family: deque() for family, _address in _LOOPBACK
+        }
+        self._waiting: deque[PortLink] = deque()
         self._pool = ThreadPoolExecutor(1, "published port")
-        self._ready: deque[PortLink] = deque()
+        self._making: Future[list[socket.socket | None]] | None = None
 
     @property
     def url(self) -> str:
@@ -61,8 +66,11 @@ class PublishedPort(Pump[PortLink]):
     def close(self) -> None:
         super().close()
         self._pool.shutdown(cancel_futures=True)
-        for link in self._ready:
-            self._end(link)
+        if self._making is not None and self._making.done():
+            self._take_in(self._making)
+        for stock in self._stock.values():
+            for one in stock:
+                one.close()
 
     def _begin(self, client: socket.socket) -> None:
         if len(self._links) >= MOST_LINKS:
@@ -70,35 +78,51 @@ class PublishedPort(Pump[PortLink]):
             return
         link = PortLink(client)
         self._links.add(link)
-        self._pool.submit(self._make_sockets, link)
-
-    def _make_sockets(self, link: PortLink) -> None:
-        """Make a socket inside for each address of the loopback device, in another thread. There
-        are none if the command ends."""
-        assert self._namespace is not None
-        with contextlib.suppress(SandboxError, OSError):
-            made = self._namespace.make_sockets([("connect", place, 0) for _, place in _LOOPBACK])
-            places = zip(made, _LOOPBACK, strict=True)
-            link.sockets = [(one, place) for one, (_, place) in places if one is not None]
-        self._ready.append(link)
-        self.wake()
-
-    def _go_on(self) -> None:
-        while self._ready:
-            self._try_next(self._ready.popleft())
+        self._try_next(link)
 
     def _try_next(self, link: PortLink) -> None:
         self._close_server(link)
-        while link.sockets:
-            one, place = link.sockets.pop(0)
-            if self._connect(link, one, (place, self.port)):
+        while link.families:
+            family, address = link.families[0]
+            if not self._stock[family]:
+                self._waiting.append(link)
+                self._make_sockets()
+                return
+            link.families.popleft()
+            if self._connect(link, self._stock[family].popleft(), (address, self.port)):
                 return
         self._end(link)
 
-    def _end(self, link: PortLink) -> None:
-        while link.sockets:
-            link.sockets.pop()[0].close()
-        super()._end(link)
+    def _make_sockets(self) -> None:
+        """Have more sockets made inside, in another thread."""
+        if self._making is not None or self._namespace is None:
+            return
+        wanted = []
+        for family, address in _LOOPBACK:
+            wanted += [("connect", address, 0)] * (_STOCK - len(self._stock[family]))
+        self._making = self._pool.submit(self._namespace.make_sockets, wanted)
+        self._making.add_done_callback(lambda _made: self.wake())
+
+    def _go_on(self) -> None:
+        if self._making is None or not self._making.done():
+            return
+        made, self._making = self._making, None
+        is_made = self._take_in(made)
+        waiting, self._waiting = self._waiting, deque()
+        for link in waiting:
+            if is_made:
+                self._try_next(link)
+            else:
+                self._end(link)
+
+    def _take_in(self, made: Future[list[socket.socket | None]]) -> bool:
+        """Add sockets to the stock; return False if there are none, because the command ends."""
+        with contextlib.suppress(SandboxError, OSError):
+            found = [one for one in made.result() if one is not None]
+            for one in found:
+                self._stock[one.family].append(one)
+            return bool(found)
+        return False
 
 
 @dataclass(eq=False)
