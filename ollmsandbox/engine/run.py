@@ -47,11 +47,11 @@ def load_profile(paths: Paths, spec: RunSpec, *, command: str = "") -> Profile:
     the profile's."""
     profile = read_profile(spec.profile, paths.profiles, paths.cache)
     if profile.commands and command:
-        from ..permission.shell import UnreadableCommand, read_command_line
+        from ..permission.shell import UnparsedCommand, read_command_line
 
         try:
             profile = profile.for_command(read_command_line(command))
-        except UnreadableCommand:
+        except UnparsedCommand:
             profile = profile.for_command(())
     return profile.with_limits(spec.limits)
 

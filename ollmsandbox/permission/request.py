@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ..errors import OllmSandboxError
 from ..i18n import _
-from .shell import UnreadableCommand, read_command_line
+from .shell import UnparsedCommand, read_command_line
 
 # The tool whose rules are found by the words of a command.
 RUN_COMMAND = "run_command"
@@ -123,7 +123,7 @@ class PermissionRequest:
         try:
             if self.tool == RUN_COMMAND:
                 read_command_line(self.subject)
-        except UnreadableCommand as error:
+        except UnparsedCommand as error:
             # Translators: {why} is the rest of the sentence, such as "redirects output".
             text = _("This command cannot always be allowed, because it {why}.")
             return text.format(why=_(error.why))

@@ -14,11 +14,11 @@ from .request import REACH_HOST, RUN_COMMAND, Answer, PermissionRequest
 class Command:
     """A command with exactly these words, started in this folder."""
 
-    # Each word is quoted in the one way, unless the command cannot be parsed.
+    # With every word quoted alike; as it was typed if it cannot be parsed.
     text: str
     folder: str
     # Why it cannot be parsed, so that exactly this text is meant; "" if it can.
-    why_unread: str = ""
+    why_unparsed: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Key:
         and no answer about a command's host can be saved."""
         if self.tool == REACH_HOST:
             return (Answer.ALLOW_SESSION,)
-        if isinstance(self.what, Command) and self.what.why_unread:
+        if isinstance(self.what, Command) and self.what.why_unparsed:
             return (Answer.DENY_ALWAYS,)
         return (Answer.DENY_ALWAYS, Answer.ALLOW_SESSION, Answer.ALLOW_ALWAYS)
 
@@ -71,5 +71,5 @@ def key_of(request: PermissionRequest) -> Key | None:
 def command(text: str, folder: str) -> Command:
     try:
         return Command(shell.quote(shell.read_command_line(text)), folder)
-    except shell.UnreadableCommand as error:
+    except shell.UnparsedCommand as error:
         return Command(text, folder, error.why)

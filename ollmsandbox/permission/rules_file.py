@@ -101,10 +101,10 @@ def _rule(item: Value) -> Rule:
         if "target" in values:
             raise values["target"].fail(N_("not allowed for {tool}."), tool=RUN_COMMAND)
         what = rules.command(need("command"), absolute("folder") if "folder" in values else project)
-        if what.why_unread and answer is Answer.ALLOW_ALWAYS:
+        if what.why_unparsed and answer is Answer.ALLOW_ALWAYS:
             # Translators: {why} is the rest of the sentence, such as "redirects output".
             never = N_("this command cannot always be allowed, because it {why}.")
-            raise values["command"].fail(never, why=Sentence(what.why_unread))
+            raise values["command"].fail(never, why=Sentence(what.why_unparsed))
         return Rule(Key(tool, project, what), answer)
     for key in ("command", "folder"):
         if key in values:

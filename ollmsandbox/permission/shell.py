@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from .. import N_
 
 
-class UnreadableCommand(Exception):
+class UnparsedCommand(Exception):
     """The text is not one simple command. `why` is the end of an English sentence: "Your answer
     cannot be saved, because the command ..."."""
 
@@ -79,7 +79,7 @@ _PARTS = re.compile(r"""[()]|(?:[^;&|()\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""
 
 
 def read_command_line(text: str) -> tuple[str, ...]:
-    """Return the words of a simple command, or raise UnreadableCommand."""
+    """Return the words of a simple command, or raise UnparsedCommand."""
     words = _split(text)
     _check(words)
     return words
@@ -106,7 +106,7 @@ def entered_folders(text: str) -> list[str]:
         else:
             try:
                 words = _split(part.strip())
-            except UnreadableCommand:
+            except UnparsedCommand:
                 continue
             match words:
                 case ("cd", folder) | ("cd", "--", folder) if not folder.startswith("-"):
@@ -123,15 +123,15 @@ def _quoted(word: str) -> str:
 
 def _split(text: str) -> tuple[str, ...]:
     if len(text) > _LONGEST:
-        raise UnreadableCommand(N_("is too long"))
+        raise UnparsedCommand(N_("is too long"))
     for character in text:
         if character in "\n\r":
-            raise UnreadableCommand(N_("has more than one line"))
+            raise UnparsedCommand(N_("has more than one line"))
         if not character.isascii():
             # Some shells split words at other Unicode blanks, and letters may look alike.
-            raise UnreadableCommand(N_("has characters that may look like others"))
+            raise UnparsedCommand(N_("has characters that may look like others"))
         if not " " <= character <= "~":
-            raise UnreadableCommand(N_("has control characters"))
+            raise UnparsedCommand(N_("has control characters"))
     words: list[str] = []
     # Where the word begins.
     start = at = 0
@@ -139,7 +139,7 @@ def _split(text: str) -> tuple[str, ...]:
         part = _PART.match(text, at)
         if part is None:
             is_quote = text[at] in "'\""
-            raise UnreadableCommand(
+            raise UnparsedCommand(
                 N_("has an unclosed quote") if is_quote else N_("ends in a backslash")
             )
         if part["bare"] == " ":
@@ -157,28 +157,28 @@ def _meaning(part: re.Match[str], *, is_first: bool) -> str:
     quoted, bare = part["double"], part["bare"]
     if quoted is not None:
         if active := re.search("[$`!]", _ESCAPE.sub("", quoted)):
-            raise UnreadableCommand(_MEANINGS[active[0]])
+            raise UnparsedCommand(_MEANINGS[active[0]])
         return _ESCAPE.sub(r"\1", quoted)
     if bare in _MEANINGS:
-        raise UnreadableCommand(_MEANINGS[bare])
+        raise UnparsedCommand(_MEANINGS[bare])
     # In HEAD~1 it is an ordinary character; at the start, or after = or :, a home folder.
     if bare == "~" and (is_first or not part.string[part.start() - 1].isalnum()):
-        raise UnreadableCommand(N_("has a ~, which may mean a home folder"))
+        raise UnparsedCommand(N_("has a ~, which may mean a home folder"))
     return part[part.lastgroup or 0]
 
 
 def _check(words: tuple[str, ...]) -> None:
-    """Raise UnreadableCommand unless the words are one plain command."""
+    """Raise UnparsedCommand unless the words are one plain command."""
     if not words or not words[0]:
-        raise UnreadableCommand(N_("names no program"))
+        raise UnparsedCommand(N_("names no program"))
     first = words[0]
     if "=" in first:
-        raise UnreadableCommand(N_("sets a variable"))
+        raise UnparsedCommand(N_("sets a variable"))
     if first in _RESERVED or first.startswith("%"):
-        raise UnreadableCommand(N_("begins with a shell keyword"))
+        raise UnparsedCommand(N_("begins with a shell keyword"))
     names_variable = first in _MAY_NAME_VARIABLES and any(w.startswith("-v") for w in words)
     if first in _SHELL_TEXT or names_variable or _hands_text_to_a_shell(words):
-        raise UnreadableCommand(N_("passes text to a shell, which runs it as commands"))
+        raise UnparsedCommand(N_("passes text to a shell, which runs it as commands"))
 
 
 def _hands_text_to_a_shell(words: tuple[str, ...]) -> bool:

@@ -139,7 +139,6 @@ class Outcome:
 class RequestBase(ABC):
     """One call with valid arguments. It can be executed once."""
 
-    call_id: str
     # The last answer that the call depended on.
     verdict: Verdict | None = None
     # The outcome of a cancelled call so far.

@@ -76,11 +76,16 @@ async def ask_or_end(
 
 
 async def ask_about_folder(
-    context: ToolContext, watcher: Watcher, call: RequestBase, closed: ClosedFolder, first: str
+    context: ToolContext,
+    watcher: Watcher,
+    call: RequestBase,
+    closed: ClosedFolder,
+    first: str,
+    call_id: str,
 ) -> None:
     """Ask about a folder outside that a call needs, and open it to commands. `first` is the command
     or change that needs it."""
-    question = folder_question(context, closed, first, call.call_id)
+    question = folder_question(context, closed, first, call_id)
     await ask_or_end(context, watcher, call, question, f"Writing to {closed.path}")
     await asyncio.to_thread(approve_root, context, context.folder(), closed.path)
 

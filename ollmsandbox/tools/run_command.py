@@ -196,7 +196,9 @@ class RunRequest(RequestBase):
         context, given = self.context, self.given
         closed = closed_working_dir(context, self.project, given.working_dir)
         if closed is not None:
-            await questions.ask_about_folder(context, watcher, self, closed, given.command)
+            await questions.ask_about_folder(
+                context, watcher, self, closed, given.command, self.call_id
+            )
 
     async def _ask_and_run(
         self, executor: Executor, watcher: Watcher, errors: Sequence[str]

@@ -11,7 +11,7 @@ from support.questions import command, other
 from ollmsandbox.permission import rules_file
 from ollmsandbox.permission.request import Answer
 from ollmsandbox.permission.rules import Command, Key, Rule, Target, key_of
-from ollmsandbox.permission.shell import UnreadableCommand, read_command_line
+from ollmsandbox.permission.shell import UnparsedCommand, read_command_line
 
 pytestmark = pytest.mark.ordinary
 
@@ -56,7 +56,7 @@ def test_all_answers_are_offered_for_a_command_that_was_read() -> None:
 
 
 def test_the_reason_is_given_why_an_answer_cannot_be_saved() -> None:
-    with pytest.raises(UnreadableCommand) as caught:
+    with pytest.raises(UnparsedCommand) as caught:
         read_command_line("make | sh")
     assert caught.value.why in command("make | sh", "/p").why_not_remembered
 

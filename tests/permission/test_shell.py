@@ -16,7 +16,7 @@ import pytest
 from support.timing import PATIENCE
 
 from ollmsandbox.permission.shell import (
-    UnreadableCommand,
+    UnparsedCommand,
     entered_folders,
     quote,
     read_command_line,
@@ -175,7 +175,7 @@ def test_it_is_one_simple_command(case: str) -> None:
 @pytest.mark.parametrize("case", UNREAD)
 def test_it_is_not_one_simple_command(case: str) -> None:
     text, why = UNREAD[case]
-    with pytest.raises(UnreadableCommand) as caught:
+    with pytest.raises(UnparsedCommand) as caught:
         read_command_line(text)
     assert why in caught.value.why
 
@@ -211,7 +211,7 @@ def simple_texts() -> list[tuple[str, tuple[str, ...]]]:
         pieces = (PIECES, SAFE_PIECES, SAFE_PIECES + QUOTED)[number % 3]
         body = "".join(chance.choices(pieces, k=chance.randint(0, 12)))
         text = chance.choice(STARTS) + chance.choice(("", " ", " ", " ")) + body
-        with contextlib.suppress(UnreadableCommand):
+        with contextlib.suppress(UnparsedCommand):
             words = read_command_line(text)
             if words[0] == "stub":
                 made.append((text, words))

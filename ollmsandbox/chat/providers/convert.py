@@ -106,6 +106,28 @@ def masked_fields(fields: Mapping[str, object], mask: KeyMask) -> Mapping[str, o
     return read_object(mask.whole(json.dumps(filled))) if filled else {}
 
 
+def pair_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without calls that have no result, results without a call, and empty
+    messages. A session may have been stopped anywhere, and servers refuse all of these."""
+    results = {message.call_id for message in messages if message.role is Role.TOOL}
+    open_calls: set[str] = set()
+    kept: list[Message] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            if message.call_id not in open_calls:
+                continue
+            open_calls.discard(message.call_id)
+        elif message.role is Role.ASSISTANT:
+            calls = tuple(call for call in message.calls if call.id in results)
+            open_calls.update(call.id for call in calls)
+            if len(calls) < len(message.calls):
+                message = replace(message, calls=calls)
+            if not calls and not message.text.strip():
+                continue
+        kept.append(message)
+    return kept
+
+
 def with_pictures(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with the pictures of results in a message of the user after them: servers
     accept them only there, where the user's own are. Only the last are sent, as they are large."""

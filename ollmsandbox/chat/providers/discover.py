@@ -53,7 +53,7 @@ async def _try(port: int, name: str, patience: float) -> FoundServer | None:
 
 
 async def look_at_server(
-    name: str, address: str, *, key: KeySource | None = None, patience: float = 10.0
+    name: str, address: str, *, key: KeySource | None = None, patience: float = 15.0
 ) -> FoundServer:
     """Return what kind of server is at an address; raise ProviderError if none of those known."""
     wanted = Connection(name, ServerKind.OLLAMA, address, connect=patience, idle=patience)

@@ -162,7 +162,7 @@ class OllamaModel(RemoteModel):
 def to_ollama(messages: Sequence[Message]) -> list[dict[str, object]]:
     names = {call.id: call.name for message in messages for call in message.calls}
     sent: list[dict[str, object]] = []
-    for message in convert.with_pictures(messages):
+    for message in convert.with_pictures(convert.pair_calls(messages)):
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:
             entry["images"] = [picture.in_base64 for picture in message.pictures]

@@ -412,7 +412,7 @@ def to_openai(
     sent: list[dict[str, object]] = []
     # The ids of the calls before, as they are sent.
     ids: dict[str, object] = {}
-    found = convert.with_pictures(messages)
+    found = convert.with_pictures(convert.pair_calls(messages))
     for message in convert.with_answers(found) if answers_first else found:
         entry: dict[str, object] = {"role": message.role.value, "content": message.text}
         if message.pictures:

@@ -37,6 +37,7 @@ class WriterThread:
         self._is_closing = threading.Event()
         # Whether the user knows that writing fails.
         self._is_known = False
+        self._failures = 0
         self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
@@ -53,13 +54,15 @@ class WriterThread:
         return self._jobs.unfinished_tasks
 
     async def flushed(self, patience: float) -> bool:
-        """Wait until everything is written. Return False if that takes longer."""
+        """Wait until everything is written. Return False if that fails or takes longer."""
         return not self.left or await asyncio.to_thread(self._flush, patience)
 
     def _flush(self, patience: float) -> bool:
         done = self._jobs.all_tasks_done
         with done:
-            return done.wait_for(lambda: not self.left, patience)
+            before = self._failures
+            done.wait_for(lambda: not self.left or self._failures > before, patience)
+            return not self.left
 
     def close(self, patience: float) -> None:
         """Try what is left, and wait for that."""
@@ -85,6 +88,9 @@ class WriterThread:
             job()
         except OllmSandboxError as error:
             self._is_known = self._is_known or self._failed(str(error))
+            with self._jobs.all_tasks_done:
+                self._failures += 1
+                self._jobs.all_tasks_done.notify_all()
             return False
         except Exception as error:  # noqa: BLE001 - reported; it would fail again
             self._failed(repr(error))

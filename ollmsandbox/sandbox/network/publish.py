@@ -134,7 +134,7 @@ class CommandPorts:
     _published: dict[int, PublishedPort] = field(default_factory=dict)
     # Held while ports are published or closed, which different threads do.
     _changing: threading.Lock = field(default_factory=threading.Lock)
-    _is_closed: bool = False
+    is_closed: bool = False
 
     @property
     def published(self) -> list[PublishedPort]:
@@ -164,7 +164,7 @@ class CommandPorts:
         """Publish a port of the running command, unless it is published already."""
         with self._changing:
             namespace = self._find_namespace()
-            if namespace is None or self._is_closed:
+            if namespace is None or self.is_closed:
                 raise SandboxError(N_("The command has ended."))
             if port not in self._published:
                 self._published[port] = PublishedPort(port)
@@ -173,7 +173,7 @@ class CommandPorts:
 
     def close(self) -> None:
         with self._changing:
-            self._is_closed = True
+            self.is_closed = True
             for one in self.published:
                 one.close()
 

@@ -400,7 +400,7 @@ def describe_allowed(home: str, names: Sequence[str]) -> str:
     return text.format(home=home, names=", ".join(names) or "-")
 
 
-class ProjectLayer(Mount):
+class LayeredFolder(Mount):
     """A folder below a part of the project's cache layers."""
 
     # Where a command sees it.
@@ -422,7 +422,7 @@ class ProjectLayer(Mount):
 
     @property
     def empty(self) -> str:
-        """Return the folder that stands for one that there is not."""
+        """Return an empty folder, which is used if there is none."""
         return f"{self.point.runtime}/empty"
 
     def _overlay(self) -> OverlaidFolder:
@@ -431,7 +431,7 @@ class ProjectLayer(Mount):
         return OverlaidFolder(self.path, lowers, upper, work, "", self.point)
 
 
-class PlainCaches(ProjectLayer):
+class PlainCaches(LayeredFolder):
     """The folder of caches that the user does not have. Links or variables lead to it.
 
     It has layers as well: two runs cannot meet at a socket or a pipe there.
@@ -457,7 +457,7 @@ class PlainCaches(ProjectLayer):
         return _("Caches are writable for this project. Your own do not change.")
 
 
-class AgentSettings(ProjectLayer):
+class AgentSettings(LayeredFolder):
     """A folder with an agent's settings, below a layer: see settings_layer.py."""
 
     rules: SettingsFolder

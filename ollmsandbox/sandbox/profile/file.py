@@ -156,11 +156,13 @@ def _with_file(
     if base is not None:
         profile = _read(base, user_folder, extended_by)
     profile = _with_entries(profile, entries)
-    if is_own and "memory" in (entries["limits"].mapping() if "limits" in entries else ()):
-        profile = profile._replace(own_memory_limit=profile.limits.memory is not None)
+    if "limits" in entries and "memory" in entries["limits"].mapping():
+        is_limited = profile.limits.memory is not None
+        profile = profile._replace(own_memory_limit=is_own and is_limited)
     # A built-in profile names calls that only some kinds of machines have.
-    for item in entries["deny_syscalls"].items() if is_own and "deny_syscalls" in entries else ():
-        _check_call(item)
+    if is_own and "deny_syscalls" in entries:
+        for item in entries["deny_syscalls"].items():
+            _check_call(item)
     return profile
 
 
@@ -219,8 +221,9 @@ def _with_limits(profile: Profile, value: Value) -> Profile:
     entries = value.mapping(tuple(_UNITS))
     for key, entry in entries.items():
         amount = entry.quantity(_UNITS[key]())
-        is_time = key in ("time", "max_time") or amount is None
-        limits = limits._replace(**{key: amount if is_time else int(amount or 0)})
+        if amount is not None and key not in ("time", "max_time"):
+            amount = int(amount)
+        limits = limits._replace(**{key: amount})
     if "max_time" not in entries and "time" in entries:
         # Whoever sets a limit means it: a model may not exceed it.
         limits = limits._replace(max_time=limits.time)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ... import N_
@@ -54,6 +55,10 @@ apk add --no-cache --no-scripts "$@" || exit
 _LONGEST = 1500
 
 
+# Where apk lists what is installed, by its version.
+_LISTS = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
+
+
 def missing_packages(folder: Path, wanted: Sequence[str]) -> list[str]:
     """Return the packages that are not in the root file system's list of installed ones."""
     present = {value for letter, value in _installed(folder) if letter == "P"}
@@ -63,8 +68,7 @@ def missing_packages(folder: Path, wanted: Sequence[str]) -> list[str]:
 def _installed(folder: Path) -> list[tuple[str, str]]:
     """Return the lines of apk's list of what is installed, each a letter and a value: first those
     of a package, then its folders, each with the files in it."""
-    names = ("lib/apk/db/installed", "usr/lib/apk/db/installed")
-    lines = (line for name in names for line in read_inside(folder, name, 16 << 20).splitlines())
+    lines = (line for name in _LISTS for line in read_inside(folder, name, 16 << 20).splitlines())
     return [(line[:1], line[2:].strip()) for line in lines]
 
 
@@ -101,21 +105,32 @@ _FOLDERS = ("usr/bin", "bin", "usr/local/bin", "usr/sbin", "sbin")
 
 def programs_in(installed: Installed) -> list[str]:
     """Return known programs with the versions of their packages, such as "git 2.49.0"."""
-    versions: dict[str, str] = {}
-    version = folder = ""
-    for letter, value in _installed(Path(installed.folder)):
-        if letter == "V":
-            version = value.partition("-")[0]
-        elif letter == "F":
-            folder = value
-        elif letter == "R" and folder in _FOLDERS:
-            versions[value] = version
+    lists = (Path(installed.folder, name) for name in _LISTS)
+    changed = tuple(one.stat().st_mtime_ns for one in lists if one.exists())
+    versions = _versions(installed.folder, changed)
     found = []
     for name in KNOWN_PROGRAMS:
         places = (f"{installed.folder}/{place}/{name}" for place in _FOLDERS)
         place = next(filter(os.path.lexists, places), None)
         if place is not None:
-            is_busybox = os.path.islink(place) and os.readlink(place).endswith("/busybox")
+            target = os.readlink(place) if os.path.islink(place) else ""
+            is_busybox = os.path.basename(target) == "busybox"
             shown = "(busybox)" if is_busybox else versions.get(name, "")
             found.append(f"{name} {shown}".strip())
+    return found
+
+
+@lru_cache(maxsize=1)
+def _versions(folder: str, _changed: tuple[int, ...]) -> Mapping[str, str]:
+    """Return the versions of programs by name. To read the list takes 80 ms where much is
+    installed, and models are told about it in each step."""
+    found: dict[str, str] = {}
+    version = inside = ""
+    for letter, value in _installed(Path(folder)):
+        if letter == "V":
+            version = value.partition("-")[0]
+        elif letter == "F":
+            inside = value
+        elif letter == "R" and inside in _FOLDERS:
+            found[value] = version
     return found

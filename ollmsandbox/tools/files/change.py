@@ -75,7 +75,7 @@ class FileChange(RequestBase):
     _context: ToolContext
     _tool: str
     _path: str
-    call_id: str
+    _call_id: str
     # Returns the new text of the file, or raises ToolError.
     new_text: Callable[[Document], str]
     # Lines that show the change to the user, before the file is read.
@@ -102,13 +102,15 @@ class FileChange(RequestBase):
         try:
             executor = await context.ready_executor(self._project, watcher)
             spec = context.spec(self._project)
-            spec = spec._replace(command=self._command, call_id=self.call_id)
+            spec = spec._replace(command=self._command, call_id=self._call_id)
             file = SandboxedFile(context, executor, spec, self._path)
             closed = None
             if executor.is_recorded:
                 closed = await asyncio.to_thread(self._closed_folder, file)
             if closed is not None:
-                await questions.ask_about_folder(context, watcher, self, closed, self._command)
+                await questions.ask_about_folder(
+                    context, watcher, self, closed, self._command, self._call_id
+                )
                 file = SandboxedFile(context, executor, spec, self._path)
             self._is_unrecorded = file.is_in_playground or not executor.is_recorded
             if not file.may_be_written():
@@ -119,7 +121,7 @@ class FileChange(RequestBase):
                 )
             if context.ask_every_command or not executor.is_recorded:
                 question = questions.change_question(
-                    context, executor, file.path, [*self.preview], self.call_id
+                    context, executor, file.path, [*self.preview], self._call_id
                 )
                 await questions.ask_or_end(context, watcher, self, question, "The change")
             # A random name: nobody can have put a link there.

@@ -55,9 +55,9 @@ _LONG = 60
 
 
 async def _watch_ports(ports: CommandPorts, show: Callable[[Sequence[int]], object]) -> None:
-    """Show the ports that a command listens on, until this is cancelled. A thread looks them up:
-    the kernel goes through the connections of the whole computer."""
-    while True:
+    """Show the ports that a command listens on, until it has ended. A thread looks them up: the
+    kernel goes through the connections of the whole computer."""
+    while not ports.is_closed:
         show(await asyncio.to_thread(ports.listening))
         await asyncio.sleep(1)
 

@@ -362,7 +362,7 @@ def test_a_server_that_does_not_know_how_to_count_is_asked_without() -> None:
         assert "stream_options" not in server.seen[1].json
 
 
-def test_calls_and_their_results_are_sent_back() -> None:
+def test_every_sent_call_has_an_answer_and_every_answer_a_call() -> None:
     conversation = [
         Message(Role.SYSTEM, "be good"),
         Message(Role.USER, "go \udcff"),
@@ -373,10 +373,13 @@ def test_calls_and_their_results_are_sent_back() -> None:
             calls=(
                 ToolCall("a", "run_command", {"command": "ls"}),
                 ToolCall("b", "run_command", "not json"),
+                ToolCall("c", "run_command", {"command": "never ran"}),
             ),
         ),
         Message(Role.TOOL, "one", call_id="a"),
         Message(Role.TOOL, "two", call_id="b"),
+        Message(Role.TOOL, "to nothing", call_id="z"),
+        Message(Role.ASSISTANT, "", partial=True),
     ]
     with Replay({CHAT: sse(finish())}) as server:
         ask(openai(server.address), conversation)

@@ -12,7 +12,7 @@ import pytest
 from support.agent import opened
 from support.person import ROOT, Person
 from support.scripted import ScriptedModel, SlowModel, call
-from support.timing import wait_for
+from support.timing import PATIENCE, wait_for
 
 from ollmsandbox import loop
 from ollmsandbox.chat.events import CallEnded, Notice, TextGrew
@@ -20,6 +20,7 @@ from ollmsandbox.chat.messages import Role
 from ollmsandbox.chat.providers.base import ProviderError, ThinkingPiece
 from ollmsandbox.chat.storage.history import History
 from ollmsandbox.chat.storage.stored import INTERRUPTED, StoredMessage, StoredSession
+from ollmsandbox.chat.storage.writer import WriterThread
 from ollmsandbox.chat.turn_end import TurnEnd
 from ollmsandbox.errors import OllmSandboxError, Sentence
 from ollmsandbox.project.projects import ProjectManager
@@ -279,3 +280,20 @@ def test_a_growing_answer_is_written_at_times(
     loop.run(main())
     # The user's message, the answer as it grew, the answer as it ended.
     assert len(written) < 100
+
+
+def test_nobody_waits_for_long_where_writing_fails() -> None:
+    def fail() -> None:
+        raise OllmSandboxError("The disk is full.")
+
+    def tell(why: str) -> bool:
+        told.append(why)
+        return True
+
+    told: list[str] = []
+    writer = WriterThread(tell, lambda: None)
+    writer.put(fail)
+    # It is tried again, and that is all that is waited for.
+    assert loop.run(asyncio.wait_for(writer.flushed(PATIENCE), PATIENCE / 2)) is False
+    writer.close(PATIENCE)
+    assert told == ["The disk is full."]

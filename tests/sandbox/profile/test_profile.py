@@ -240,6 +240,14 @@ def test_limits_have_units(folder: Path, text: str, expected: dict[str, float | 
     assert found.own_memory_limit is (expected.get("memory") is not None)
 
 
+def test_the_memory_limit_of_a_built_in_profile_is_not_the_user_s_own(folder: Path) -> None:
+    (folder / "standard.yaml").write_text("limits: {memory: 1 GiB}\n")
+    assert read_profile("standard", folder).own_memory_limit
+    strict = read_profile("strict", folder)
+    assert strict.limits.memory == HALF
+    assert not strict.own_memory_limit
+
+
 @pytest.mark.parametrize(
     ("text", "usual", "most"),
     [
