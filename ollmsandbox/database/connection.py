@@ -162,9 +162,10 @@ class Database:
             if self._version() == VERSION and not self._doubt.exists():
                 return
         except (PeeweeException, sqlite3.Error) as error:
-            if _code(error) not in _UNUSABLE:
+            if _code(error) in _LOCKED:
                 raise self._explained(error) from error
-        # Another process may just be making it, or setting it aside.
+        # Another process may just be making it, or setting it aside, which looks like an error of
+        # the disk if it was opened just before. What is wrong for good is found again.
         with self._alone(), self.translated_errors():
             self.database.close()
             if self._is_broken():

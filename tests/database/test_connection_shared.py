@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -70,6 +71,23 @@ def test_processes_that_start_at_once_share_one_database(person: Person, broken:
     with closing(Database(person.paths)):
         assert Project.select().count() == 1
         assert FileRecord.select().count() == 4 * 20
+
+
+def test_a_database_that_is_set_aside_while_it_is_opened_is_opened_again(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = Database._version
+    errors = [sqlite3.OperationalError("disk I/O error")]
+    errors[0].sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMOPEN
+
+    def interrupted(database: Database) -> int:
+        if errors:
+            raise errors.pop()
+        return version(database)
+
+    monkeypatch.setattr(Database, "_version", interrupted)
+    with closing(Database(person.paths)):
+        assert Project.select().count() == 0
 
 
 def test_one_process_waits_while_another_creates_the_database(person: Person) -> None:
