@@ -43,10 +43,12 @@ class WriterThread:
     def put(self, job: Job) -> None:
         """Add a job, without waiting for it."""
         self._jobs.put(job)
-        if self._thread is None:
+        with self._jobs.mutex:  # two threads may add their first jobs at once
+            if self._thread is not None:
+                return
             # Not from a pool, which is joined when the program ends: a database may stay locked.
             self._thread = threading.Thread(target=self._work, name="session writer", daemon=True)
-            self._thread.start()
+        self._thread.start()
 
     @property
     def left(self) -> int:
@@ -58,6 +60,7 @@ class WriterThread:
         return not self.left or await asyncio.to_thread(self._flush, patience)
 
     def _flush(self, patience: float) -> bool:
+        # Queue.join has no limit of time, and knows no failures.
         done = self._jobs.all_tasks_done
         with done:
             before = self._failures

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -105,9 +106,11 @@ _FOLDERS = ("usr/bin", "bin", "usr/local/bin", "usr/sbin", "sbin")
 
 def programs_in(installed: Installed) -> list[str]:
     """Return known programs with the versions of their packages, such as "git 2.49.0"."""
-    lists = (Path(installed.folder, name) for name in _LISTS)
-    changed = tuple(one.stat().st_mtime_ns for one in lists if one.exists())
-    versions = _versions(installed.folder, changed)
+    changed = []
+    for name in _LISTS:
+        with contextlib.suppress(OSError):  # it has one of them
+            changed.append(os.stat(f"{installed.folder}/{name}").st_mtime_ns)
+    versions = _versions(installed.folder, tuple(changed))
     found = []
     for name in KNOWN_PROGRAMS:
         places = (f"{installed.folder}/{place}/{name}" for place in _FOLDERS)
